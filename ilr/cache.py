@@ -1,0 +1,93 @@
+"""Keys and values of past tokens: one slot per visit, so that a repeated layer keeps each visit apart."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from ilr.config import DecoderConfig
+from ilr.errors import InputError
+from ilr.plan import Plan
+
+
+class Slot:
+    """The keys and values of one visit, (B, K, capacity, E), grown where a text outlasts them."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.length = 0
+        self._keys: Tensor | None = None
+        self._values: Tensor | None = None
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the chunk's keys and values (B, K, T, E); all so far, (B, K, S, E), come back."""
+        end = self.length + keys.shape[2]
+        self._keys = self._room(self._keys, keys, end)
+        self._values = self._room(self._values, values, end)
+        self._keys[:, :, self.length : end] = keys
+        self._values[:, :, self.length : end] = values
+        self.length = end
+        return self._keys[:, :, :end], self._values[:, :, :end]
+
+    def num_bytes(self) -> int:
+        """Bytes allocated."""
+        held = (self._keys, self._values)
+        return sum(part.numel() * part.element_size() for part in held if part is not None)
+
+    def _room(self, held: Tensor | None, new: Tensor, end: int) -> Tensor:
+        while self.capacity < end:
+            self.capacity *= 2
+        if held is not None and held.shape[2] == self.capacity:
+            return held
+        room = new.new_empty((*new.shape[:2], self.capacity, new.shape[3]))
+        if held is not None:
+            room[:, :, : self.length] = held[:, :, : self.length]
+        return room
+
+
+@dataclass
+class KVCache:
+    """The slots of one batch under one plan; an explicit object, never kept on the model.
+
+    ``padding`` (B,) counts the left-padding tokens of each row, None without padding.
+    """
+
+    config: DecoderConfig
+    plan: Plan
+    batch: int
+    slots: list[Slot]
+    padding: Tensor | None = None
+    length: int = field(default=0)
+
+    @classmethod
+    def for_plan(
+        cls,
+        config: DecoderConfig,
+        plan: Plan,
+        batch: int,
+        capacity: int | None = None,
+        padding: Tensor | None = None,
+    ) -> "KVCache":
+        """An empty cache with room for ``capacity`` tokens (default: the context); type and device follow
+        the first keys.
+        """
+        room = config.context if capacity is None else capacity
+        return cls(config, plan, batch, [Slot(room) for _ in range(plan.num_slots)], padding)
+
+    def check(self, config: DecoderConfig, plan: Plan, batch: int) -> None:
+        """Raise `InputError` unless this cache was made for this config, these operands and this batch."""
+        if self.config != config:
+            raise InputError("this cache was made for a decoder of another config")
+        if self.plan.operands != plan.operands:
+            raise InputError(
+                f"this cache was made under the plan {self.plan.label}, not {plan.label}: its slots hold other visits"
+            )
+        if self.batch != batch:
+            raise InputError(f"this cache was made for a batch of {self.batch}, got {batch}")
+
+    def advance(self, num_tokens: int) -> None:
+        """Move the clock, once per forward pass (a visit cannot: a repeated layer would move it twice)."""
+        self.length += num_tokens
+
+    def num_bytes(self) -> int:
+        """Bytes allocated for keys and values."""
+        return sum(slot.num_bytes() for slot in self.slots)

@@ -1,0 +1,52 @@
+"""How each weight starts: drawn from its own generator, so that compared runs start equal."""
+
+import hashlib
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from ilr.config import DecoderConfig
+from ilr.plan import Plan
+
+if TYPE_CHECKING:
+    from ilr.decoder import Decoder
+
+
+def generator_for(*parts: object) -> torch.Generator:
+    """A CPU generator that is a function of these parts alone, such as (seed, state-dict key)."""
+    digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+@torch.no_grad()
+def initialise(decoder: "Decoder", config: DecoderConfig, plan: Plan, seed: int) -> None:
+    """Draw every matrix from a normal of mean 0 and standard deviation ``init_std``; norms start at 1.
+
+    The output projections of attention and feed-forward, which write to the residual stream, are divided
+    as ``residual_init`` says (`residual_divisor`).
+    """
+    divisor = residual_divisor(config, plan)
+    for key, weight in decoder.state_dict().items():
+        if weight.dim() == 1:
+            nn.init.ones_(weight)
+            continue
+        drawn = torch.empty(weight.shape).normal_(0.0, config.init_std, generator=generator_for(seed, key))
+        if key.endswith((".output.weight", ".down.weight")):
+            drawn /= divisor
+        weight.copy_(drawn)
+
+
+def residual_divisor(config: DecoderConfig, plan: Plan) -> float:
+    """By what the residual projections' standard deviation is divided.
+
+    plain: 1. layers: √(2·num_layers) (GPT-2). depth: √(sublayer applications executed), which is
+    √(2·depth) where every visit runs both halves (arXiv 2502.05171 scales by executed depth).
+    """
+    applications = sum((visit.attention is not None) + (visit.ffn is not None) for visit in plan.visits)
+    return {
+        "plain": 1.0,
+        "layers": math.sqrt(2 * config.num_layers),
+        "depth": math.sqrt(applications),
+    }[config.residual_init]

@@ -1,0 +1,335 @@
+"""Which layers run, in what order, how often and with which weights; no torch.
+
+A schedule (segments) and a sharing (a bank index per layer) compile into a plan: an ordered tuple of
+visits. Everything else about a model's execution is derived from the plan.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from ilr.errors import InputError
+
+Sublayers = Literal["both", "attention", "ffn"]
+SharingName = Literal["none", "attention", "ffn", "all"]
+
+SCHEDULE_EXAMPLES = "a list with one count per layer such as [3,2,1,1], or segments such as [{layers: [1,2], times: 4}]"
+SHARING_EXAMPLES = (
+    "none, attention, ffn, all, or a bank index per layer such as {attention: [0,0,0,0], ffn: [0,1,2,3]}"
+)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Layers applied in this order, the whole run repeated `times` times.
+
+    ``sublayers`` says which half of each layer runs: both, or the attention or feed-forward alone.
+    """
+
+    layers: tuple[int, ...]
+    times: int = 1
+    sublayers: Sublayers = "both"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.layers, str) or not isinstance(self.layers, Sequence) or not self.layers:
+            raise InputError(f"layers of a segment must be a non-empty list such as [1,2], got {self.layers!r}")
+        for layer in self.layers:
+            if not _is_integer(layer) or layer < 0:
+                raise InputError(f"a layer must be a whole number from 0, got {layer!r} in {list(self.layers)}")
+        if not _is_integer(self.times) or self.times < 1:
+            raise InputError(
+                f"times must be a whole number of at least 1, got {self.times!r} for layers {list(self.layers)}"
+            )
+        if self.sublayers not in ("both", "attention", "ffn"):
+            raise InputError(f"sublayers must be both, attention or ffn, got {self.sublayers!r}")
+        object.__setattr__(self, "layers", tuple(self.layers))
+
+    @property
+    def label(self) -> str:
+        """File-name-safe name: ``1``, ``(1-2)x4``, ``1ax2`` (attention half), ``1f`` (feed-forward half)."""
+        layers = "-".join(map(str, self.layers))
+        run = layers if len(self.layers) == 1 else f"({layers})"
+        half = {"both": "", "attention": "a", "ffn": "f"}[self.sublayers]
+        return f"{run}{half}" + (f"x{self.times}" if self.times > 1 else "")
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """The bank entry that each layer uses: attention and feed-forward separately.
+
+    Bank indices start at 0 and leave none out, so the number of distinct weights is the largest plus one.
+    """
+
+    attention: tuple[int, ...]
+    ffn: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for kind in ("attention", "ffn"):
+            banks = getattr(self, kind)
+            if isinstance(banks, str) or not isinstance(banks, Sequence) or not banks:
+                raise InputError(f"sharing of {kind} must be a list of bank indices, got {banks!r}")
+            if not all(_is_integer(bank) and bank >= 0 for bank in banks):
+                raise InputError(f"sharing of {kind} must be whole numbers from 0, got {list(banks)}")
+            if set(banks) != set(range(max(banks) + 1)):
+                raise InputError(
+                    f"sharing of {kind} must use every bank index from 0 to its largest, got {list(banks)}"
+                )
+            object.__setattr__(self, kind, tuple(banks))
+        if len(self.attention) != len(self.ffn):
+            raise InputError(
+                "sharing needs one attention and one ffn index per layer, "
+                f"got {len(self.attention)} and {len(self.ffn)}"
+            )
+
+    @classmethod
+    def named(cls, name: SharingName, num_layers: int) -> "Sharing":
+        """One of the ALBERT ablation's modes (arXiv 1909.11942): what the layers have in common."""
+        own, common = tuple(range(num_layers)), (0,) * num_layers
+        modes = {"none": (own, own), "attention": (common, own), "ffn": (own, common), "all": (common, common)}
+        if name not in modes:
+            raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {name!r}")
+        return cls(*modes[name])
+
+    @classmethod
+    def groups(cls, num_layers: int, size: int) -> "Sharing":
+        """ALBERT's groups of M: each ``size`` consecutive layers have all weights in common."""
+        if not _is_integer(size) or size < 1:
+            raise InputError(f"a group needs a whole number of at least 1 layers, got {size!r}")
+        banks = tuple(layer // size for layer in range(num_layers))
+        return cls(banks, banks)
+
+    @classmethod
+    def sandwich(cls, num_layers: int) -> "Sharing":
+        """First and last layer their own, all between in common (Subformer, arXiv 2101.00234)."""
+        if num_layers < 3:
+            raise InputError(f"sandwich sharing needs at least 3 layers, got {num_layers}")
+        banks = (0, *(1,) * (num_layers - 2), 2)
+        return cls(banks, banks)
+
+    @property
+    def num_layers(self) -> int:
+        """Layers for which a bank entry is given."""
+        return len(self.attention)
+
+    @property
+    def num_attention(self) -> int:
+        """Distinct attention weights."""
+        return max(self.attention) + 1
+
+    @property
+    def num_ffn(self) -> int:
+        """Distinct feed-forward weights."""
+        return max(self.ffn) + 1
+
+    @property
+    def name(self) -> str:
+        """``none``, ``attention``, ``ffn``, ``all``, ``groups-of-M``, or the indices, file-name safe."""
+        names: tuple[SharingName, ...] = ("none", "attention", "ffn", "all")
+        for mode in names:
+            if self == Sharing.named(mode, self.num_layers):
+                return mode
+        for size in range(2, self.num_layers):
+            if self == Sharing.groups(self.num_layers, size):
+                return f"groups-of-{size}"
+        return f"a{'.'.join(map(str, self.attention))}f{'.'.join(map(str, self.ffn))}"
+
+
+class Visit(NamedTuple):
+    """One application of one layer: where it comes from (layer, iteration) and what runs (the rest).
+
+    ``attention`` and ``ffn`` are bank indices, None where that half is skipped; ``slot`` is where the
+    visit's keys and values are kept, None without attention.
+    """
+
+    layer: int
+    iteration: int
+    attention: int | None
+    ffn: int | None
+    slot: int | None
+
+
+class Pass(NamedTuple):
+    """One repetition of a segment: which segment, which repetition (from 0), and its visits."""
+
+    segment: int
+    repetition: int
+    visits: tuple[Visit, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Compiled visits of a schedule under a sharing; make one with `make_plan`."""
+
+    segments: tuple[Segment, ...]
+    sharing: Sharing
+
+    def __post_init__(self) -> None:
+        for segment in self.segments:
+            for layer in segment.layers:
+                if layer >= self.num_layers:
+                    raise InputError(
+                        f"schedule names layer {layer}, but there are {self.num_layers} layers "
+                        f"(0 to {self.num_layers - 1})"
+                    )
+
+    def passes(self) -> tuple[Pass, ...]:
+        """The visits grouped by repetition: where an iteration of a segment begins and ends."""
+        return self._passes
+
+    @cached_property
+    def _passes(self) -> tuple[Pass, ...]:
+        iterations = [0] * self.num_layers
+        slot = 0
+        passes = []
+        for number, segment in enumerate(self.segments):
+            for repetition in range(segment.times):
+                visits = []
+                for layer in segment.layers:
+                    attends = segment.sublayers != "ffn"
+                    visits.append(
+                        Visit(
+                            layer=layer,
+                            iteration=iterations[layer],
+                            attention=self.sharing.attention[layer] if attends else None,
+                            ffn=self.sharing.ffn[layer] if segment.sublayers != "attention" else None,
+                            slot=slot if attends else None,
+                        )
+                    )
+                    iterations[layer] += 1
+                    slot += attends
+                passes.append(Pass(number, repetition, tuple(visits)))
+        return tuple(passes)
+
+    @cached_property
+    def visits(self) -> tuple[Visit, ...]:
+        """All visits in the order in which they run."""
+        return tuple(visit for one in self._passes for visit in one.visits)
+
+    @cached_property
+    def operands(self) -> tuple[tuple[int | None, int | None, int | None], ...]:
+        """(attention, ffn, slot) of each visit: equal operands are the same function."""
+        return tuple((visit.attention, visit.ffn, visit.slot) for visit in self.visits)
+
+    @property
+    def num_layers(self) -> int:
+        """Layers that the schedule may name."""
+        return self.sharing.num_layers
+
+    @property
+    def depth(self) -> int:
+        """Number of visits: the effective depth."""
+        return len(self.visits)
+
+    @cached_property
+    def num_slots(self) -> int:
+        """Visits with attention: each keeps its own keys and values."""
+        return sum(visit.slot is not None for visit in self.visits)
+
+    @cached_property
+    def times_per_layer(self) -> tuple[int, ...]:
+        """How often each layer is visited; 0 for a layer that no segment names."""
+        return tuple(sum(visit.layer == layer for visit in self.visits) for layer in range(self.num_layers))
+
+    @property
+    def short_form(self) -> tuple[int, ...] | None:
+        """Times per layer where the schedule is one one-layer segment per layer in order, else None."""
+        plain = tuple(Segment((layer,), s.times) for layer, s in enumerate(self.segments))
+        return tuple(s.times for s in self.segments) if plain == self.segments and len(plain) == self.num_layers else None
+
+    @property
+    def schedule(self) -> list[int] | list[dict[str, Any]]:
+        """The schedule as plain data, short where it can be: `make_plan` reads it back."""
+        if self.short_form is not None:
+            return list(self.short_form)
+        return [
+            {"layers": list(s.layers), "times": s.times, "sublayers": s.sublayers} for s in self.segments
+        ]
+
+    @property
+    def label(self) -> str:
+        """File-name-safe name: ``3-2-1-1``, ``0_(1-2)x4_3``, then ``+attention`` where weights are shared."""
+        if self.short_form is not None:
+            schedule = "-".join(map(str, self.short_form))
+        else:
+            schedule = "_".join(segment.label for segment in self.segments)
+        return schedule if self.sharing.name == "none" else f"{schedule}+{self.sharing.name}"
+
+    def table(self) -> str:
+        """The visits as fixed-width text, one line each."""
+        rows = [("visit", "layer", "iteration", "attention", "ffn", "slot")]
+        for number, visit in enumerate(self.visits):
+            rows.append((str(number), *("-" if value is None else str(value) for value in visit)))
+        return "\n".join("  ".join(f"{cell:>9}" for cell in row) for row in rows)
+
+
+def make_plan(
+    schedule: Sequence[Any], num_layers: int | None = None, sharing: str | Mapping[str, Any] | Sharing = "none"
+) -> Plan:
+    """Compile a schedule and a sharing.
+
+    ``schedule`` is times per layer (``[3, 2, 1, 1]``) or segments (`Segment`, or mappings with the same
+    keys). ``num_layers`` defaults to the entries of the short form, or to the largest layer named plus one.
+    ``sharing`` is a name or bank indices per layer, ``{"attention": [0, 0], "ffn": [0, 1]}``.
+
+    Raises `InputError` (a ValueError) that says what came and what is allowed.
+    """
+    if num_layers is not None and (not _is_integer(num_layers) or num_layers < 1):
+        raise InputError(f"num_layers must be a whole number of at least 1, got {num_layers!r}")
+    segments = _segments(schedule, num_layers)
+    if num_layers is None:
+        num_layers = 1 + max(layer for segment in segments for layer in segment.layers)
+    return Plan(segments, _sharing(sharing, num_layers))
+
+
+def _segments(schedule: Sequence[Any], num_layers: int | None) -> tuple[Segment, ...]:
+    if isinstance(schedule, str | bytes | Mapping) or not isinstance(schedule, Sequence):
+        raise InputError(f"schedule must be {SCHEDULE_EXAMPLES}; got {schedule!r}")
+    if not schedule:
+        raise InputError(f"schedule is empty; it must be {SCHEDULE_EXAMPLES}")
+    if any(isinstance(entry, Segment | Mapping) for entry in schedule):
+        return tuple(_segment(entry, schedule) for entry in schedule)
+    for entry in schedule:
+        if not _is_integer(entry) or entry < 1:
+            raise InputError(
+                f"schedule entries must be whole numbers of at least 1, got {entry!r} in {list(schedule)}; "
+                "for example [3,2,1,1]"
+            )
+    if num_layers is not None and len(schedule) != num_layers:
+        raise InputError(
+            f"schedule must have one entry per layer: got {len(schedule)} entries {list(schedule)} "
+            f"for num_layers {num_layers}"
+        )
+    return tuple(Segment((layer,), times) for layer, times in enumerate(schedule))
+
+
+def _segment(entry: object, schedule: Sequence[Any]) -> Segment:
+    if isinstance(entry, Segment):
+        return entry
+    if not isinstance(entry, Mapping):
+        raise InputError(f"schedule mixes counts and segments: {list(schedule)}; it must be {SCHEDULE_EXAMPLES}")
+    unknown = sorted(set(entry) - {"layers", "times", "sublayers"})
+    if unknown or "layers" not in entry:
+        wrong = f"unknown key {unknown[0]!r}" if unknown else "no key 'layers'"
+        raise InputError(f"a segment has the keys layers, times and sublayers; got {wrong} in {dict(entry)}")
+    return Segment(**entry)
+
+
+def _sharing(sharing: str | Mapping[str, Any] | Sharing, num_layers: int) -> Sharing:
+    if isinstance(sharing, str):
+        return Sharing.named(sharing, num_layers)  # type: ignore[arg-type]  # checked there
+    if isinstance(sharing, Mapping):
+        if set(sharing) != {"attention", "ffn"}:
+            raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {dict(sharing)}")
+        sharing = Sharing(sharing["attention"], sharing["ffn"])
+    if not isinstance(sharing, Sharing):
+        raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {sharing!r}")
+    if sharing.num_layers != num_layers:
+        raise InputError(
+            f"sharing must have one bank index per layer: got {sharing.num_layers} for num_layers {num_layers}"
+        )
+    return sharing
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

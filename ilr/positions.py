@@ -1,0 +1,179 @@
+"""Position schemes behind one small interface: what is added once, what acts inside every visit.
+
+An `Index` is made once per forward pass and shared by all visits: where queries and keys stand, as the
+rotation or the mask that attention applies.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ilr.config import DecoderConfig
+from ilr.errors import InputError
+
+
+@dataclass(frozen=True)
+class Index:
+    """What attention needs to know about positions, the same for every visit of one forward pass.
+
+    ``rotation``: cosines and sines (…, T, E/2) of the queries' positions, or None. ``mask``: values added to
+    the scores, broadcastable to (B, H, T, S), or None. ``causal``: whether the kernel itself hides later keys.
+    """
+
+    rotation: tuple[Tensor, Tensor] | None
+    mask: Tensor | None
+    causal: bool
+
+    def rotate(self, heads: Tensor) -> Tensor:
+        """Heads (B, H, T, E) turned by their positions, in Hugging Face's half-split layout."""
+        if self.rotation is None:
+            return heads
+        cos, sin = self.rotation
+        first, second = heads.chunk(2, dim=-1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a chunk of queries lies: ``length`` columns after ``past`` ones, the first ``padding`` (B,) of
+    each row being left padding (None: no padding). ``dtype``: the type that attention computes in.
+    """
+
+    past: int
+    length: int
+    padding: Tensor | None
+    device: torch.device
+    dtype: torch.dtype
+
+    def positions(self) -> Tensor:
+        """Position of each query in its own text: (T,), or (B, T) with padding."""
+        columns = torch.arange(self.past, self.past + self.length, device=self.device)
+        return columns if self.padding is None else (columns - self.padding[:, None]).clamp(min=0)
+
+    def distance(self) -> Tensor:
+        """Key column minus query column, (T, S): above 0 where the key is later."""
+        keys = torch.arange(self.past + self.length, device=self.device)
+        return keys - keys[self.past :, None]
+
+    def needs_mask(self) -> bool:
+        """Whether the kernel's own causal flag cannot say which keys are visible."""
+        return self.padding is not None or (self.past > 0 and self.length > 1)
+
+    def hidden(self) -> Tensor:
+        """Where a key may not be seen: (T, S), or (B, 1, T, S) with padding. A padding query sees itself."""
+        distance = self.distance()
+        later = distance > 0
+        if self.padding is None:
+            return later
+        keys = torch.arange(distance.shape[1], device=self.device)
+        padded = (keys < self.padding[:, None])[:, None, None, :] & (distance != 0)
+        return later | padded
+
+
+class Positions(nn.Module, ABC):
+    """One position scheme."""
+
+    longest: int | None = None
+    """Positions that exist, or None where any length can be run."""
+
+    def add(self, x: Tensor, span: Span) -> Tensor:
+        """Embeddings x (B, T, D) with whatever the scheme adds once, before the first visit."""
+        return x
+
+    @abstractmethod
+    def index(self, span: Span) -> Index:
+        """What every visit of this pass applies."""
+
+
+class NoPositions(Positions):
+    """Order known through the causal mask alone (arXiv 2305.19466)."""
+
+    def index(self, span: Span) -> Index:
+        """No rotation; the mask only hides keys."""
+        return Index(None, *_visibility(span))
+
+
+class Rotary(Positions):
+    """Rotary positions (arXiv 2104.09864), frequencies as Hugging Face computes them, in float32."""
+
+    def __init__(self, head_width: int, theta: float) -> None:
+        super().__init__()
+        self.head_width, self.theta = head_width, theta
+
+    def index(self, span: Span) -> Index:
+        """Cosines and sines of the queries' positions."""
+        pairs = torch.arange(0, self.head_width, 2, dtype=torch.int64, device=span.device).float()
+        angles = span.positions().float()[..., None] * (1.0 / self.theta ** (pairs / self.head_width))
+        if angles.dim() == 3:  # a position per row: leave room for the heads
+            angles = angles[:, None]
+        return Index((angles.cos().to(span.dtype), angles.sin().to(span.dtype)), *_visibility(span))
+
+
+class ALiBi(Positions):
+    """Scores biased by slope · (key − query) (arXiv 2108.12409), slopes 2^(−8i/H) for any number of heads H."""
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+
+    def slopes(self, device: torch.device) -> Tensor:
+        """Slopes (H,), steepest first, float64."""
+        heads = torch.arange(1, self.num_heads + 1, dtype=torch.float64, device=device)
+        return 2.0 ** (-8.0 * heads / self.num_heads)
+
+    def index(self, span: Span) -> Index:
+        """The bias (1 or B, H, T, S) with hidden keys at minus infinity, built once for all visits."""
+        wide = torch.promote_types(span.dtype, torch.float32)
+        slopes = self.slopes(span.device).to(wide)[None, :, None, None]
+        bias = (slopes * span.distance()).masked_fill(span.hidden(), float("-inf"))
+        return Index(None, bias.to(span.dtype), False)
+
+
+class Learned(Positions):
+    """A learned vector per position, added once to the embeddings (not at later visits)."""
+
+    def __init__(self, context: int, width: int) -> None:
+        super().__init__()
+        self.longest = context
+        self.table = nn.Embedding(context, width)
+
+    def add(self, x: Tensor, span: Span) -> Tensor:
+        """Embeddings x (B, T, D) plus the vectors of their positions."""
+        return x + self.table(span.positions())
+
+    def index(self, span: Span) -> Index:
+        """No rotation; the mask only hides keys."""
+        return Index(None, *_visibility(span))
+
+
+def make_positions(config: DecoderConfig) -> Positions:
+    """The position scheme that the config names."""
+    match config.positions:
+        case "rope":
+            return Rotary(config.sizes.head, config.rope_theta)
+        case "alibi":
+            return ALiBi(config.num_heads)
+        case "learned":
+            return Learned(config.context, config.width)
+        case "none":
+            return NoPositions()
+
+
+def check_length(positions: Positions, length: int) -> None:
+    """Raise `InputError` where a text of this many tokens has positions that do not exist."""
+    if positions.longest is not None and length > positions.longest:
+        raise InputError(
+            f"learned positions end at the context of {positions.longest} tokens, got a text of {length}; "
+            "use rope, alibi or none for longer ones"
+        )
+
+
+def _visibility(span: Span) -> tuple[Tensor | None, bool]:
+    """(mask, causal): the kernel's causal flag where it is enough, else hidden keys at minus infinity."""
+    if not span.needs_mask():
+        return None, span.length > 1
+    hidden = span.hidden()
+    zeros = torch.zeros(hidden.shape, dtype=span.dtype, device=span.device)
+    return zeros.masked_fill(hidden, float("-inf")), False
