@@ -1,0 +1,171 @@
+"""What a run leaves in its directory, read back: summary, validation curve, likelihood per document."""
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as parquet
+
+from ilr.errors import InputError
+
+Split = Literal["validation", "test"]
+SUMMARY, HISTORY, DOCUMENTS, CONFIG = "summary.json", "history.jsonl", "documents.parquet", "config.yaml"
+
+
+@dataclass(frozen=True, order=True)
+class Seeds:
+    """What was random in a run: two runs with equal seeds saw the same weights and the same order of data."""
+
+    init: int
+    data: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run: the part of its summary that a comparison needs.
+
+    Field names are the keys of `summary.json`; those with a default may be absent there. A diverged
+    run has null where a figure would be.
+    """
+
+    path: Path
+    status: Literal["finished", "diverged"]
+    label: str
+    schedule: Any
+    operands: Any
+    depth: int
+    sharing: Any
+    positions: str
+    injection: Any
+    seeds: Seeds
+    tokens: int
+    training_flops: int
+    parameters: int
+    flops_per_token: int
+    learning_rate: float
+    held_equal: str | None
+    val_loss: float | None
+    tokens_per_second: float | None
+    split_hashes: dict[str, str]
+    tokenizer_hash: str
+    precision: str | None = None
+    corpus_hash: str | None = None
+    config_hash_without_seeds: str | None = None
+    test_loss: float | None = None
+
+    def loss(self, split: Split) -> float | None:
+        """NLL per token that the run itself reported for this split."""
+        return self.test_loss if split == "test" else self.val_loss
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Validation during training: one entry per validation, losses in nats per token."""
+
+    tokens: np.ndarray
+    training_flops: np.ndarray
+    loss: np.ndarray
+    bits_per_byte: np.ndarray
+
+
+def find_runs(paths: Iterable[Path]) -> tuple[list[Run], list[Path]]:
+    """All finished or diverged runs at or below these paths, and the directories of the unfinished ones."""
+    finished: list[Run] = []
+    unfinished: list[Path] = []
+    for directory in sorted({found.resolve() for path in paths for found in _run_directories(path)}):
+        summary = _summary(directory)
+        if summary is None:
+            unfinished.append(directory)
+        else:
+            finished.append(_run(directory, summary))
+    return finished, unfinished
+
+
+def read_curve(run: Run) -> Curve:
+    """The validations of a run, in order of tokens; empty where a run kept no history."""
+    path = run.path / HISTORY
+    points = []
+    if path.exists():
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                # Most lines are training points: parsing only the others is what makes 300 runs quick.
+                if '"val/loss"' in line:
+                    points.append(_validation_point(path, number, line))
+    columns = np.array(sorted(points), dtype=float).reshape(-1, 4).T
+    return Curve(*columns)
+
+
+def read_documents(run: Run, split: Split) -> pd.DataFrame:
+    """The documents of a split, sorted by name, with their scored tokens, UTF-8 bytes and NLL in nats."""
+    path = run.path / DOCUMENTS
+    columns = ["split", "document", "tokens", "bytes", "nll"]
+    try:
+        with parquet.ParquetFile(path) as file:
+            missing = sorted(set(columns) - set(file.schema_arrow.names))
+            if missing:
+                raise InputError(f"{path} lacks the column(s) {', '.join(missing)}")
+            table = file.read(columns).to_pandas()
+    except FileNotFoundError:
+        raise InputError(f"{run.path} has no {DOCUMENTS}; it is needed to pair runs by document") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    chosen = table[table["split"] == split].drop(columns="split")
+    if chosen.empty:
+        raise InputError(f"{path} has no document of the split {split!r}")
+    return chosen.sort_values("document", ignore_index=True)
+
+
+def _run_directories(path: Path) -> list[Path]:
+    """Directories that hold what a run writes, from its first file on."""
+    if not path.is_dir():
+        raise InputError(f"{path} is not a directory; give run directories, or a directory above them")
+    candidates = []
+    for name, below, files in os.walk(path):
+        below[:] = [directory for directory in below if directory != "checkpoints"]
+        if not {CONFIG, HISTORY, SUMMARY}.isdisjoint(files):
+            candidates.append(Path(name))
+    # A directory above runs may hold a config.yaml of its own (a sweep's base): it is not a run.
+    above = {parent for candidate in candidates for parent in candidate.parents}
+    return [candidate for candidate in candidates if candidate not in above]
+
+
+def _summary(directory: Path) -> dict[str, Any] | None:
+    """A complete summary, or None where the run has not ended."""
+    try:
+        summary = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
+        return None
+    complete = isinstance(summary, dict) and summary.get("status") in ("finished", "diverged")
+    return summary if complete else None
+
+
+def _run(directory: Path, summary: dict[str, Any]) -> Run:
+    values = {}
+    for key in fields(Run):
+        if key.name == "path":
+            continue
+        if key.name in summary:
+            values[key.name] = summary[key.name]
+        elif key.default is not None:
+            raise InputError(f"{directory / SUMMARY} lacks the key {key.name!r}")
+    try:
+        values["seeds"] = Seeds(init=values["seeds"]["init"], data=values["seeds"]["data"])
+    except (KeyError, TypeError):
+        raise InputError(f"{directory / SUMMARY}: 'seeds' must hold 'init' and 'data'") from None
+    return Run(path=directory, **values)
+
+
+def _validation_point(path: Path, number: int, line: str) -> tuple[float, float, float, float]:
+    try:
+        point = json.loads(line)
+        loss = point["val/loss"]
+        return point["tokens"], point["training_flops"], loss, point.get("val/bits_per_byte", float("nan"))
+    except json.JSONDecodeError:
+        raise InputError(f"{path}, line {number}, is not JSON") from None
+    except KeyError as error:
+        raise InputError(f"{path}, line {number}, lacks the key {error}") from None
