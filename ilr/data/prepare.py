@@ -1,0 +1,186 @@
+"""From a recipe to prepared token files: read, split, train the tokenizer, encode, once."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from ilr.data.cache import fetch
+from ilr.data.corpora import Pieces, Source, combine
+from ilr.data.documents import (
+    FEWEST_DOCUMENTS,
+    PSEUDO_CHARACTERS,
+    SPLITS,
+    Boundaries,
+    NonEmpty,
+    assign_splits,
+    count,
+    first_documents,
+    join_rows,
+    pseudo_documents,
+    select,
+)
+from ilr.data.progress import progress_bar, say
+from ilr.data.recipe import Recipe
+from ilr.data.tokenizer import (
+    encode_documents,
+    load_tokenizer,
+    separator_of,
+    tokenizer_hash,
+    train_tokenizer,
+    vocabulary_size,
+)
+from ilr.data.tokens import TOKENIZER, Manifest, SplitInfo, SplitWriter, smallest_dtype, split_files
+from ilr.errors import InputError
+
+VERSION = 1
+"""Part of the cache key: raise it when the same recipe and text give other files than before."""
+
+
+def prepare(recipe: Recipe, cache: Path) -> Manifest:
+    """The manifest of the prepared data of this recipe, in `cache / manifest.key`.
+
+    The key is a hash of content: of the bytes of the corpora, the tokenizer or how it is trained, the
+    boundaries, splits and separator, and VERSION. Reads every corpus once to compute it.
+    """
+    sources = recipe.sources(cache)
+    tokenizer = recipe.tokenizer_content()
+    digests = {role: combine(*(source.digest() for source in group)) for role, group in sources.items()}
+    corpus_hash = combine(*(f"{role} {digest}" for role, digest in sorted(digests.items())))
+    described = {
+        "version": VERSION,
+        "corpus": corpus_hash,
+        "document": recipe.document,
+        "max_documents": recipe.max_documents,
+        "splits": [*recipe.splits, recipe.split_seed],
+        "separator": recipe.separator_token,
+        "tokenizer": tokenizer or ["bpe", recipe.vocab_size],
+    }
+    key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:20]
+    return fetch(
+        cache, key, lambda directory: _build(directory, key, recipe, sources, tokenizer, corpus_hash)
+    )
+
+
+class _Documents:
+    """The documents of one corpus: boundaries, pseudo-documents if there are few, empty ones left out."""
+
+    def __init__(self, role: str, sources: list[Source], recipe: Recipe) -> None:
+        self._sources, self._recipe = sources, recipe
+        self.pseudo = False
+        boundaries, non_empty = Boundaries(recipe.document), NonEmpty()
+        self.number, self.bytes = count(self._read(boundaries, non_empty))
+        if boundaries.by_pattern and boundaries.matches == 0:
+            raise InputError(
+                f"--data.document {recipe.document!r} is none of file, line, paragraph, and as a regular "
+                f"expression it matches no line of --data.{role}"
+            )
+        if self.number < FEWEST_DOCUMENTS:
+            self.pseudo, found = True, self.number
+            self.number, self.bytes = count(self)
+            say(
+                f"data: {role} has {found} document{'s' * (found != 1)}, fewer than {FEWEST_DOCUMENTS}: cut "
+                f"at line ends into {self.number} pseudo-documents of about {PSEUDO_CHARACTERS} characters "
+                "(some 2,048 tokens), split contiguously"
+            )
+        if self.number == 0:
+            raise InputError(f"--data.{role} has no text in it")
+        self.skipped = non_empty.skipped
+        if self.skipped:
+            say(f"data: {role}: {self.skipped} empty documents skipped")
+
+    def _read(self, boundaries: Boundaries, non_empty: NonEmpty) -> Pieces:
+        pieces = (
+            piece
+            for source in self._sources
+            for piece in (
+                join_rows(source.pieces()) if boundaries.by_pattern and source.rows else source.pieces()
+            )
+        )
+        documents = non_empty.filter(boundaries.split(pieces))
+        documents = first_documents(documents, self._recipe.max_documents)
+        return NonEmpty().filter(pseudo_documents(documents)) if self.pseudo else documents
+
+    def __iter__(self) -> Pieces:
+        return self._read(Boundaries(self._recipe.document), NonEmpty())
+
+
+def _build(
+    directory: Path,
+    key: str,
+    recipe: Recipe,
+    sources: dict[str, list[Source]],
+    content: str | None,
+    corpus_hash: str,
+) -> Manifest:
+    """Fill the directory; the manifest is returned, not written."""
+    corpora = {role: _Documents(role, group, recipe) for role, group in sources.items()}
+    assigned = _assignment(recipe, corpora)
+    if content is None:
+        train = assigned["corpus"] == SPLITS.index("train")
+        say(f"data: training a tokenizer of {recipe.vocab_size} entries on {int(train.sum())} documents")
+        tokenizer = train_tokenizer(select(iter(corpora["corpus"]), train), recipe.vocab_size)
+    else:
+        tokenizer = load_tokenizer(content, recipe.separator_token)
+    separator = separator_of(tokenizer, recipe.separator_token)
+    tokenizer.save(str(directory / TOKENIZER))
+    splits = _encode(directory, corpora, assigned, tokenizer, separator)
+    for split, info in splits.items():
+        say(f"data: {split}: {info.documents} documents, {info.tokens} tokens, {info.bytes} bytes")
+    return Manifest(
+        key=key,
+        corpus_hash=corpus_hash,
+        tokenizer_hash=tokenizer_hash(tokenizer),
+        vocab_size=vocabulary_size(tokenizer),
+        separator_token=recipe.separator_token,
+        separator_id=separator,
+        dtype=smallest_dtype(vocabulary_size(tokenizer)).str,
+        document=recipe.document,
+        pseudo_documents=corpora["corpus"].pseudo,
+        skipped_documents=sum(documents.skipped for documents in corpora.values()),
+        splits=splits,
+        file_sizes={path.name: path.stat().st_size for path in split_files(directory)},
+    )
+
+
+def _assignment(recipe: Recipe, corpora: dict[str, _Documents]) -> dict[str, NDArray[np.uint8]]:
+    """The split of every document of every corpus, as indices into SPLITS."""
+    shares = {
+        split: share for split, share in zip(SPLITS, recipe.splits, strict=True) if split not in corpora
+    }
+    main = corpora["corpus"]
+    assigned = {
+        "corpus": assign_splits(main.number, shares, split_seed=recipe.split_seed, contiguous=main.pseudo)
+    }
+    for split in corpora.keys() - {"corpus"}:
+        assigned[split] = np.full(corpora[split].number, SPLITS.index(split), dtype=np.uint8)
+    return assigned
+
+
+def _encode(
+    directory: Path,
+    corpora: dict[str, _Documents],
+    assigned: dict[str, NDArray[np.uint8]],
+    tokenizer: Tokenizer,
+    separator: int,
+) -> dict[str, SplitInfo]:
+    """Write the stream and the table of each split."""
+    dtype = smallest_dtype(vocabulary_size(tokenizer))
+    writers = [SplitWriter(directory, split, dtype) for split in SPLITS]
+    total = sum(documents.bytes for documents in corpora.values())
+    with progress_bar("tokenising", total) as bar:
+        for role, documents in corpora.items():
+            number = 0
+            for encoded in encode_documents(iter(documents), tokenizer, separator):
+                writer = writers[assigned[role][number]]
+                if encoded is None:
+                    writer.end_document(separator)
+                    number += 1
+                else:
+                    ids, num_bytes = encoded
+                    writer.add(ids, num_bytes)
+                    bar.update(num_bytes)
+    return {split: writer.close() for split, writer in zip(SPLITS, writers, strict=True)}

