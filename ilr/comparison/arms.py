@@ -1,5 +1,6 @@
 """Runs of one configuration are an arm; its runs differ by their seeds alone."""
 
+import hashlib
 import json
 import re
 from collections import Counter, defaultdict
@@ -61,13 +62,10 @@ def group(runs: Iterable[Run]) -> tuple[list[Arm], list[Path]]:
             repeated.append(run.path)
         else:
             seeds_seen[run.seeds] = run
-    arms = [Arm(first_run(members).label, dict(sorted(members.items()))) for members in by_settings.values()]
+    arms = [
+        Arm(members[min(members)].label, dict(sorted(members.items()))) for members in by_settings.values()
+    ]
     return _with_unique_labels(arms), repeated
-
-
-def first_run(members: dict[Seeds, Run]) -> Run:
-    """The run with the smallest seeds."""
-    return members[min(members)]
 
 
 def choose_baseline(arms: Sequence[Arm], label: str | None) -> Arm:
@@ -117,14 +115,21 @@ def _with_unique_labels(arms: list[Arm]) -> list[Arm]:
 
 
 def _long_label(arm: Arm, namesakes: list[Arm]) -> str:
-    columns = dict(zip(SETTINGS, zip(*(_settings(other.first) for other in namesakes), strict=True), strict=True))
+    columns = dict(
+        zip(SETTINGS, zip(*(_settings(other.first) for other in namesakes), strict=True), strict=True)
+    )
     own = dict(zip(SETTINGS, _settings(arm.first), strict=True))
     parts: list[str] = []
     alike = list(range(len(namesakes)))
     for name, values in columns.items():
         if len({values[i] for i in alike}) > 1:
-            parts.append(f"{name}={own[name].strip(chr(34))[:12]}")
+            parts.append(f"{name}={_short(own[name])}")
             alike = [i for i in alike if values[i] == own[name]]
         if len(alike) == 1:
             break
     return f"{arm.label} [{', '.join(parts)}]"
+
+
+def _short(value: str) -> str:
+    value = value.strip('"')
+    return value if len(value) <= 16 else hashlib.sha256(value.encode()).hexdigest()[:8]

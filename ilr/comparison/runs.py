@@ -3,17 +3,19 @@
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as arrow
 import pyarrow.parquet as parquet
 
 from ilr.errors import InputError
 
 Split = Literal["validation", "test"]
+Figure = Literal["nats per token", "bits per byte"]
 SUMMARY, HISTORY, DOCUMENTS, CONFIG = "summary.json", "history.jsonl", "documents.parquet", "config.yaml"
 
 
@@ -65,12 +67,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Curve:
-    """Validation during training: one entry per validation, losses in nats per token."""
+    """Validation during training: one entry per validation, loss in nats per token."""
 
     tokens: np.ndarray
     training_flops: np.ndarray
     loss: np.ndarray
     bits_per_byte: np.ndarray
+
+    def scores(self, figure: Figure) -> np.ndarray:
+        """The loss in this unit."""
+        return self.loss if figure == "nats per token" else self.bits_per_byte
 
 
 def find_runs(paths: Iterable[Path]) -> tuple[list[Run], list[Path]]:
@@ -109,10 +115,10 @@ def read_documents(run: Run, split: Split) -> pd.DataFrame:
             missing = sorted(set(columns) - set(file.schema_arrow.names))
             if missing:
                 raise InputError(f"{path} lacks the column(s) {', '.join(missing)}")
-            table = file.read(columns).to_pandas()
+            table: pd.DataFrame = file.read(columns).to_pandas()
     except FileNotFoundError:
         raise InputError(f"{run.path} has no {DOCUMENTS}; it is needed to pair runs by document") from None
-    except OSError as error:
+    except (OSError, arrow.ArrowException) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     chosen = table[table["split"] == split].drop(columns="split")
     if chosen.empty:
@@ -157,7 +163,11 @@ def _run(directory: Path, summary: dict[str, Any]) -> Run:
         values["seeds"] = Seeds(init=values["seeds"]["init"], data=values["seeds"]["data"])
     except (KeyError, TypeError):
         raise InputError(f"{directory / SUMMARY}: 'seeds' must hold 'init' and 'data'") from None
-    return Run(path=directory, **values)
+    run = Run(path=directory, **values)
+    # A loss that is not a number never counts as a result, whatever the run says of itself.
+    losses = [loss for loss in (run.val_loss, run.test_loss) if loss is not None]
+    broken = run.status == "finished" and (run.val_loss is None or not np.isfinite(losses).all())
+    return replace(run, status="diverged") if broken else run
 
 
 def _validation_point(path: Path, number: int, line: str) -> tuple[float, float, float, float]:

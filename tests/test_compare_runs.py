@@ -1,0 +1,175 @@
+"""Reading run directories. `write_run` makes synthetic ones, here and for the other comparison tests."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ilr.comparison.runs import Seeds, find_runs, read_curve, read_documents
+from ilr.errors import InputError
+
+BYTES_PER_TOKEN = 4
+
+
+def operands(label: str) -> list[list[int]]:
+    """What a schedule in short form visits, without sharing."""
+    times = [int(part) for part in label.split("+")[0].split("-")]
+    return [[layer, layer] for layer, repeats in enumerate(times) for _ in range(repeats)]
+
+
+def summary_of(label: str, seed: tuple[int, int], loss: float, tokens: int, **changes: Any) -> dict[str, Any]:
+    depth = len(operands(label))
+    flops_per_token = 6 * (100_000 + 260_000 * depth)
+    return {
+        "status": "finished",
+        "label": label,
+        "schedule": label.split("+")[0].replace("-", ","),
+        "operands": operands(label),
+        "depth": depth,
+        "sharing": "none",
+        "positions": "rope",
+        "injection": None,
+        "seeds": {"init": seed[0], "data": seed[1], "global": seed[0]},
+        "steps": 100,
+        "tokens": tokens,
+        "training_flops": tokens * flops_per_token,
+        "parameters": 1_180_800,
+        "flops_per_token": flops_per_token,
+        "learning_rate": 0.003,
+        "held_equal": "tokens",
+        "val_loss": loss,
+        "test_loss": loss,
+        "tokens_per_second": 20_000 / depth,
+        "precision": "32-true",
+        "corpus_hash": "corpus",
+        "split_hashes": {"train": "t", "validation": "v", "test": "e"},
+        "tokenizer_hash": "bpe-4096",
+        "an_extra_key": "is nothing to worry about",
+    } | changes
+
+
+def write_run(
+    directory: Path,
+    label: str = "1-1-1-1",
+    seed: tuple[int, int] = (1, 1),
+    nll: Sequence[float] = (3.0, 4.0),
+    points: int = 5,
+    documents: Sequence[int] | None = None,
+    **changes: Any,
+) -> Path:
+    """A finished run whose document d has `documents[d]` tokens (1000) of mean NLL `nll[d]`."""
+    directory.mkdir(parents=True)
+    count = np.full(len(nll), 1000) if documents is None else np.asarray(documents)
+    total = np.asarray(nll, dtype=float) * count
+    table = pd.DataFrame({"document": np.arange(len(nll)), "tokens": count, "nll": total})
+    table["bytes"] = count * BYTES_PER_TOKEN
+    both = [table.assign(split=split) for split in ("validation", "test")]
+    pd.concat(both).to_parquet(directory / "documents.parquet", index=False)
+    summary = summary_of(label, seed, total.sum() / count.sum(), tokens=1_000_000, **changes)
+    (directory / "config.yaml").write_text("{}")
+    (directory / "history.jsonl").write_text(history(summary, points))
+    (directory / "summary.json").write_text(json.dumps(summary))
+    return directory
+
+
+def history(summary: dict[str, Any], points: int) -> str:
+    """Training points, and validations whose loss falls exponentially to the final one."""
+    lines = []
+    for i in range(1, points + 1):
+        share = i / points
+        spent = {"step": i, "tokens": int(summary["tokens"] * share)}
+        spent["training_flops"] = spent["tokens"] * summary["flops_per_token"]
+        loss = (summary["val_loss"] or np.nan) + 4 * (np.exp(-6 * share) - np.exp(-6))
+        lines.append(spent | {"train/loss": loss})
+        bits = loss / np.log(2) / BYTES_PER_TOKEN
+        lines.append(spent | {"val/loss": loss, "val/perplexity": np.exp(loss), "val/bits_per_byte": bits})
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", "3-2-1-1", (7, 8), nll=(3.0, 4.0), documents=(100, 300), points=4)
+    [run], unfinished = find_runs([tmp_path])
+    assert not unfinished
+    assert run.label == "3-2-1-1"
+    assert run.seeds == Seeds(init=7, data=8)
+    assert run.val_loss == pytest.approx((300 + 1200) / 400)
+    curve = read_curve(run)
+    assert curve.tokens.tolist() == [250_000, 500_000, 750_000, 1_000_000]
+    assert curve.loss[-1] == pytest.approx(run.val_loss)
+    assert read_documents(run, "test")["nll"].tolist() == [300.0, 1200.0]
+
+
+def test_runs_are_found_below_any_directory_and_counted_once(tmp_path: Path) -> None:
+    one = write_run(tmp_path / "a" / "deep" / "one")
+    write_run(tmp_path / "b" / "two", seed=(2, 2))
+    (tmp_path / "a" / "config.yaml").write_text("a sweep's base, not a run")
+    runs, unfinished = find_runs([tmp_path, tmp_path / "a", one])
+    assert sorted(run.path.name for run in runs) == ["one", "two"]
+    assert unfinished == []
+
+
+@pytest.mark.parametrize("content", [None, "", '{"status": "finis', '{"status": "running"}', "[]"])
+def test_a_run_without_a_complete_summary_is_unfinished(tmp_path: Path, content: str | None) -> None:
+    write_run(tmp_path / "done")
+    started = tmp_path / "started"
+    started.mkdir()
+    (started / "config.yaml").write_text("{}")
+    if content is not None:
+        (started / "summary.json").write_text(content)
+    runs, unfinished = find_runs([tmp_path])
+    assert [run.path.name for run in runs] == ["done"]
+    assert unfinished == [started.resolve()]
+
+
+@pytest.mark.parametrize("key", ["label", "tokens", "split_hashes", "seeds", "held_equal"])
+def test_a_missing_key_is_named_together_with_its_run(tmp_path: Path, key: str) -> None:
+    path = write_run(tmp_path / "run") / "summary.json"
+    summary = json.loads(path.read_text())
+    del summary[key]
+    path.write_text(json.dumps(summary))
+    with pytest.raises(InputError, match=f"run/summary.json lacks the key '{key}'"):
+        find_runs([tmp_path])
+
+
+def test_seeds_without_init_or_data_are_named(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", seeds={"global": 1})
+    with pytest.raises(InputError, match="'seeds' must hold 'init' and 'data'"):
+        find_runs([tmp_path])
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), None])
+def test_a_loss_that_is_no_number_is_a_diverged_run_whatever_its_status_says(
+    tmp_path: Path, loss: float | None
+) -> None:
+    write_run(tmp_path / "run", val_loss=loss)
+    [run], _ = find_runs([tmp_path])
+    assert run.status == "diverged"
+
+
+def test_a_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere is not a directory"):
+        find_runs([tmp_path / "nowhere"])
+
+
+def test_a_broken_line_of_the_history_is_named(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "run", points=2)
+    with (directory / "history.jsonl").open("a") as file:
+        file.write('{"step": 3, "val/loss": ')
+    [run], _ = find_runs([tmp_path])
+    with pytest.raises(InputError, match=r"history.jsonl, line 5, is not JSON"):
+        read_curve(run)
+
+
+def test_missing_or_unreadable_documents_are_named(tmp_path: Path) -> None:
+    directory = write_run(tmp_path / "run")
+    [run], _ = find_runs([tmp_path])
+    (directory / "documents.parquet").write_bytes(b"not a table")
+    with pytest.raises(InputError, match="documents.parquet cannot be read"):
+        read_documents(run, "test")
+    (directory / "documents.parquet").unlink()
+    with pytest.raises(InputError, match="has no documents.parquet"):
+        read_documents(run, "test")
