@@ -1,0 +1,63 @@
+"""Streaming text: the pieces joined are the whole, whatever the tokens are."""
+
+import random
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from ilr.generation.text import TextStream
+
+TEXT = "Grüße, 世界! 😀 naïve café — “quoted” 👩‍👩‍👧 "
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """Byte-level, with so few merges that most characters outside ASCII are several tokens."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(
+        ["hello world " * 9],
+        trainers.BpeTrainer(
+            vocab_size=270, initial_alphabet=alphabet, special_tokens=["<|endoftext|>"], show_progress=False
+        ),
+    )
+    return made
+
+
+def test_characters_split_over_tokens_come_out_whole(tokenizer) -> None:
+    tokens = tokenizer.encode(TEXT).ids
+    assert len(tokens) > len(TEXT)
+    stream = TextStream(tokenizer)
+    pieces = [stream.feed(token) for token in tokens]
+    assert "".join(pieces) == TEXT
+    assert "�" not in "".join(pieces)
+    assert "" in pieces
+    assert stream.rest() == ""
+
+
+def test_a_text_cut_inside_a_character_ends_with_a_replacement_and_loses_nothing(tokenizer) -> None:
+    tokens = tokenizer.encode("ab😀").ids[:-1]
+    stream = TextStream(tokenizer)
+    assert "".join(stream.feed(token) for token in tokens) == "ab"
+    assert stream.rest() == "�"
+
+
+def test_random_tokens_give_the_text_of_the_whole(tokenizer) -> None:
+    draw = random.Random(0)
+    for _ in range(200):
+        tokens = [draw.randrange(tokenizer.get_vocab_size()) for _ in range(60)]
+        prompt, new = tokens[:20], tokens[20:]
+        alone = TextStream(tokenizer)
+        assert "".join(map(alone.feed, tokens)) + alone.rest() == tokenizer.decode(tokens)
+        after = TextStream(tokenizer, prompt)
+        continued = "".join(map(after.feed, new)) + after.rest()
+        assert tokenizer.decode(tokens).endswith(continued)
+
+
+def test_the_separator_has_no_text(tokenizer) -> None:
+    stream = TextStream(tokenizer)
+    separator = tokenizer.token_to_id("<|endoftext|>")
+    hello = tokenizer.encode("hello").ids
+    assert "".join(map(stream.feed, [*hello, separator, *hello])) == "hellohello"
