@@ -64,9 +64,9 @@ class TrainLoader:
         self.position = 0
         if len(self) == 0:
             raise InputError(
-                f"the train split has {len(blocks)} blocks of context {blocks.context}, one optimizer step "
-                f"takes {batch_size * world * accumulate} (--data.batch_size {batch_size} × {world} processes "
-                f"× {accumulate} accumulated)"
+                f"the train split has {len(blocks)} blocks of context {blocks.context}, one step of the "
+                f"optimizer takes {batch_size * world * accumulate}: --data.batch_size {batch_size} × {world} "
+                f"processes × {accumulate} accumulated"
             )
 
     def __len__(self) -> int:

@@ -181,8 +181,9 @@ class TextData(LightningDataModule):
         return (
             f"data: train: {len(blocks)} blocks of context {self.context}; an epoch is {len(loader)} "
             f"micro-batches of {batch} blocks = {len(loader) // loader.accumulate} steps = "
-            f"{self.tokens_per_epoch} tokens; it leaves out {blocks.dropped_tokens} tokens (short last block), "
-            f"{incomplete} blocks (short last batch), {window // batch} micro-batches (short accumulation window)"
+            f"{self.tokens_per_epoch} tokens; it leaves out {blocks.dropped_tokens} tokens (short last "
+            f"block), {incomplete} blocks (short last batch), {window // batch} micro-batches (short "
+            "accumulation window)"
         )
 
     def val_dataloader(self) -> list[EvaluationLoader]:

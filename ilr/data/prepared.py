@@ -49,8 +49,8 @@ class PreparedData:
         )
         if info.documents == 0:
             raise InputError(
-                f"--data.max_train_tokens {max_tokens} is less than the {table.tokens[0]} tokens of the first "
-                "document of the train split"
+                f"--data.max_train_tokens {max_tokens} is less than the {table.tokens[0]} tokens of the "
+                "first document of the train split"
             )
         self.manifest = replace(self.manifest, splits={**self.manifest.splits, "train": info})
 

@@ -68,7 +68,7 @@ class Recipe:
                 sources.append(PythonTopics())
             elif paths := matching_paths(name):
                 sources += [local_source(path, self.column) for path in paths]
-            elif hub := HUB_NAME.fullmatch(name):
+            elif not _looks_local(name) and (hub := HUB_NAME.fullmatch(name)):
                 split = hub["split"] or self.dataset_split
                 # With a pattern a document may span rows: then only the whole split has documents enough.
                 max_rows = None if Boundaries(self.document).by_pattern else self.max_documents
@@ -90,6 +90,14 @@ class Recipe:
     def tokenizer_content(self) -> str | None:
         """The text of the given tokenizer.json, None when one is to be trained."""
         return None if self.tokenizer is None else read_tokenizer(Path(self.tokenizer).expanduser())
+
+
+def _looks_local(name: str) -> bool:
+    """Whether a name that could be owner/name is rather a missing file: by its ending, or its directory."""
+    path = Path(name)
+    return path.suffix in (".txt", ".text", ".md", ".jsonl", ".json", ".parquet", ".csv", ".gz") or (
+        Path(path.parts[0]).is_dir()
+    )
 
 
 def matching_paths(name: str) -> list[Path]:
