@@ -14,10 +14,15 @@ if TYPE_CHECKING:
     from ilr.decoder import Decoder
 
 
-def generator_for(*parts: object) -> torch.Generator:
-    """A CPU generator that is a function of these parts alone, such as (seed, state-dict key)."""
+def seed_for(*parts: object) -> int:
+    """A seed that is a function of these parts alone, such as (seed, state-dict key)."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def generator_for(*parts: object) -> torch.Generator:
+    """A CPU generator seeded by `seed_for`."""
+    return torch.Generator().manual_seed(seed_for(*parts))
 
 
 @torch.no_grad()

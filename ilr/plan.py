@@ -32,7 +32,7 @@ class Segment:
     sublayers: Sublayers = "both"
 
     def __post_init__(self) -> None:
-        if isinstance(self.layers, str) or not isinstance(self.layers, Sequence) or not self.layers:
+        if isinstance(self.layers, str | bytes) or not isinstance(self.layers, Sequence) or not self.layers:
             raise InputError(f"layers of a segment must be a non-empty list such as [1,2], got {self.layers!r}")
         for layer in self.layers:
             if not _is_integer(layer) or layer < 0:
@@ -67,7 +67,7 @@ class Sharing:
     def __post_init__(self) -> None:
         for kind in ("attention", "ffn"):
             banks = getattr(self, kind)
-            if isinstance(banks, str) or not isinstance(banks, Sequence) or not banks:
+            if isinstance(banks, str | bytes) or not isinstance(banks, Sequence) or not banks:
                 raise InputError(f"sharing of {kind} must be a list of bank indices, got {banks!r}")
             if not all(_is_integer(bank) and bank >= 0 for bank in banks):
                 raise InputError(f"sharing of {kind} must be whole numbers from 0, got {list(banks)}")
@@ -308,7 +308,7 @@ def _segment(entry: object, schedule: Sequence[Any]) -> Segment:
         return entry
     if not isinstance(entry, Mapping):
         raise InputError(f"schedule mixes counts and segments: {list(schedule)}; it must be {SCHEDULE_EXAMPLES}")
-    unknown = sorted(set(entry) - {"layers", "times", "sublayers"})
+    unknown = sorted(set(entry) - {"layers", "times", "sublayers"}, key=str)
     if unknown or "layers" not in entry:
         wrong = f"unknown key {unknown[0]!r}" if unknown else "no key 'layers'"
         raise InputError(f"a segment has the keys layers, times and sublayers; got {wrong} in {dict(entry)}")

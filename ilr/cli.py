@@ -1,0 +1,43 @@
+"""The `ilr` console script: one word, one room. Only the room that is asked for is opened."""
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+COMMANDS = {
+    "fit": ("ilr.training_cli", "train a decoder under a schedule"),
+    "validate": ("ilr.training_cli", "score a checkpoint on the validation split, also under another schedule"),
+    "test": ("ilr.training_cli", "the same on the test split"),
+    "plan": ("ilr.plan_command", "visits and cost of a schedule, without training it"),
+    "compare": ("ilr.comparison.command", "finished runs in one table, with statistics and plots"),
+    "board": ("ilr.comparison.board", "TensorBoard on runs, opened at the right place"),
+    "analyse": ("ilr.analysis.command", "what each visit does in a checkpoint; other schedules at test time"),
+    "generate": ("ilr.generation.command", "text from a checkpoint"),
+}
+WHOLE_LINE = ("ilr.training_cli",)
+"""Rooms that read the command word themselves."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; its exit status."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_help())
+        return 0
+    word, *rest = arguments
+    if word not in COMMANDS:
+        print(f"error: no command {word!r}; the commands are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    room = COMMANDS[word][0]
+    run: Callable[[list[str]], int] = import_module(room).main
+    return run(arguments if room in WHOLE_LINE else rest)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {word:<{width}}  {what}" for word, (_, what) in COMMANDS.items()]
+    return "usage: ilr COMMAND [options]; ilr COMMAND --help lists a command's options\n\n" + "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

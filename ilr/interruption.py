@@ -1,0 +1,75 @@
+"""SIGINT and SIGTERM: save at the next optimiser-step boundary, then leave."""
+
+import signal
+from types import FrameType
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.utilities.types import STEP_OUTPUT
+
+from ilr.checkpoints import Checkpoints
+
+
+class Interrupted(Exception):
+    """Training was asked to stop, and has saved its state."""
+
+    def __init__(self, signum: int, step: int) -> None:
+        super().__init__(f"interrupted by {signal.Signals(signum).name}; saved at step {step}")
+        self.exit_code = 128 + signum
+
+
+class Interruption(L.Callback):
+    """Turns the first signal into a checkpoint and an `Interrupted`; a second one ends the process at once."""
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self.checkpoints = checkpoints
+        self.received: int | None = None
+        self._step_before = 0
+        self._previous: dict[int, Any] = {}
+
+    def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Take over the two signals."""
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            self._previous[signum] = signal.signal(signum, self._receive)
+
+    def _receive(self, signum: int, frame: FrameType | None) -> None:
+        self.received = signum
+        print(f"\n{signal.Signals(signum).name}: saving at the end of this step; once more to stop at once", flush=True)
+        for other in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(other, signal.SIG_DFL)
+
+    def on_train_batch_start(self, trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int) -> None:
+        """Note the step, to see whether the batch completes one."""
+        self._step_before = trainer.global_step
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, module: L.LightningModule, outputs: STEP_OUTPUT, batch: Any, batch_idx: int
+    ) -> None:
+        """Save and leave at a step boundary, unless a validation follows: then after it."""
+        if trainer.global_step > self._step_before and not self.checkpoints.validates_now(trainer):
+            self._leave(trainer)
+
+    def on_validation_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Leave after a validation, whose end has saved the state."""
+        if trainer.state.fn == "fit":
+            self._leave(trainer)
+
+    def teardown(self, trainer: L.Trainer, module: L.LightningModule, stage: str) -> None:
+        """Give the signals back."""
+        for signum, handler in self._previous.items():
+            signal.signal(signum, handler)
+        self._previous = {}
+
+    def _leave(self, trainer: L.Trainer) -> None:
+        received = self.received
+        if trainer.world_size > 1:  # any process may have been signalled; all must save together
+            received = int(trainer.strategy.reduce(_tensor(received or 0, trainer), reduce_op="max")) or None  # type: ignore[arg-type]
+        if received is not None:
+            self.checkpoints.save(trainer)
+            raise Interrupted(received, trainer.global_step)
+
+
+def _tensor(value: int, trainer: L.Trainer) -> Any:
+    import torch
+
+    return torch.tensor(value, device=trainer.strategy.root_device)

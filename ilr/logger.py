@@ -1,0 +1,146 @@
+"""The logger of a run: history.jsonl is the record of its curves, the TensorBoard event file mirrors it."""
+
+import json
+from argparse import Namespace
+from typing import Any
+
+from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams as hparams_records
+
+from ilr.run_directory import RunDirectory, atomic_write, read_history
+
+LAYOUT = {
+    "ILR": {
+        f"{name} by {axis}": ["Multiline", [f"{prefix}val_{tag}" if prefix else f"val/{tag}"]]
+        for name, tag in (("perplexity", "perplexity"), ("bits per byte", "bits_per_byte"))
+        for axis, prefix in (("step", ""), ("tokens", "by_tokens/"), ("training GFLOPs", "by_flops/"))
+    }
+}
+FINAL_METRICS = ("val_loss", "val_perplexity", "val_bits_per_byte", "depth", "parameters", "flops_per_token")
+
+
+class RunLogger(Logger):
+    """Writes every logged point to history.jsonl and to one TensorBoard event file in the run directory.
+
+    A point is {"step", "tokens", "training_flops", tag: value, …}. Validation figures stand in TensorBoard
+    also by tokens and by training FLOPs (``by_flops/…``: in GFLOP). On resume the history is cut at the
+    checkpoint's step and the event file is rebuilt from it, so a run has one file and no step twice.
+    """
+
+    def __init__(self, directory: RunDirectory, resume_step: int | None = None) -> None:
+        super().__init__()
+        self.directory = directory
+        self.tokens_per_step = 0
+        self.flops_per_token = 0
+        self._resume_step = resume_step
+        self._writer: SummaryWriter | None = None
+
+    final_metrics = FINAL_METRICS
+
+    @property
+    def name(self) -> str:
+        """Name of the experiment: the run directory's parent."""
+        return self.directory.path.parent.name
+
+    @property
+    def version(self) -> str:
+        """Name of the run: the run directory."""
+        return self.directory.path.name
+
+    @property
+    def log_dir(self) -> str:
+        """The run directory."""
+        return str(self.directory.path)
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> SummaryWriter:
+        """The TensorBoard writer, opened on first use."""
+        if self._writer is None:
+            self._open()
+        return self._writer
+
+    @rank_zero_only
+    def start(self, tokens_per_step: int, flops_per_token: int) -> None:
+        """Say what a step is worth, before the first point."""
+        self.tokens_per_step, self.flops_per_token = tokens_per_step, flops_per_token
+
+    @rank_zero_only
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
+        """Lightning hands over the module's hyper-parameters here; `log_run` writes the ones that compare."""
+
+    @rank_zero_only
+    def log_run(self, hyperparameters: dict[str, str | int | float], text: dict[str, str]) -> None:
+        """Declare the run to TensorBoard: hyper-parameters with the metrics that will follow, and texts."""
+        metrics = {f"final/{name}": None for name in FINAL_METRICS}
+        for record in hparams_records(hyperparameters, metrics):
+            self.experiment.file_writer.add_summary(record)
+        for tag, body in text.items():
+            self.experiment.add_text(tag, body)
+        self.experiment.flush()
+
+    @rank_zero_only
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Add one point."""
+        step = 0 if step is None else step
+        tokens = step * self.tokens_per_step
+        point = {"step": step, "tokens": tokens, "training_flops": tokens * self.flops_per_token}
+        point.update({tag: float(value) for tag, value in metrics.items() if tag != "epoch"})
+        writer = self.experiment
+        with self.directory.history.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(point, allow_nan=True) + "\n")
+        _mirror(writer, point)
+
+    @rank_zero_only
+    def log_final(self, figures: dict[str, float]) -> None:
+        """Fill the metrics columns of the hyper-parameter table."""
+        for name in FINAL_METRICS:
+            self.experiment.add_scalar(f"final/{name}", figures[name])
+        self.experiment.flush()
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Flush what is buffered."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Flush at the end of a stage; more may follow."""
+        self.save()
+
+    @rank_zero_only
+    def close(self) -> None:
+        """Close the event file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _open(self) -> None:
+        points = []
+        if self._resume_step is not None:
+            points = [p for p in read_history(self.directory.history) if p["step"] <= self._resume_step]
+        with atomic_write(self.directory.history) as file:
+            file.writelines(json.dumps(point) + "\n" for point in points)
+        for old in self.directory.path.glob("events.out.tfevents.*"):
+            old.unlink()
+        self._writer = SummaryWriter(log_dir=str(self.directory.path), flush_secs=10)
+        self._writer.add_custom_scalars(LAYOUT)
+        for point in points:
+            _mirror(self._writer, point)
+
+
+def _mirror(writer: SummaryWriter, point: dict[str, Any]) -> None:
+    step, tokens, flops = point["step"], point["tokens"], point["training_flops"]
+    for tag, value in point.items():
+        if tag in ("step", "tokens", "training_flops"):
+            continue
+        writer.add_scalar(tag, value, step)
+        if tag in ("val/loss", "val/perplexity", "val/bits_per_byte"):
+            name = tag.replace("/", "_")
+            writer.add_scalar(f"by_tokens/{name}", value, tokens)
+            writer.add_scalar(f"by_flops/{name}", value, flops // 10**9)
+
+

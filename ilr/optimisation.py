@@ -1,0 +1,66 @@
+"""AdamW's parameter groups and the learning-rate schedule."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Literal
+
+from torch import nn
+
+from ilr.decoder import Decoder
+from ilr.errors import InputError
+
+LRSchedule = Literal["cosine", "constant"]
+
+
+def parameter_groups(
+    decoder: Decoder, weight_decay: float, repeated_weight_decay: float | None, decay_norms: bool
+) -> list[dict[str, Any]]:
+    """Every parameter exactly once, in groups named by their decay.
+
+    Norms (and other vectors) are not decayed unless ``decay_norms``. Matrices that the plan runs more than
+    once are decayed by ``repeated_weight_decay`` where that is given: a shared weight's gradient is the sum
+    over its visits, its decay is not.
+    """
+    runs = Counter[nn.Module]()
+    for visit in decoder.plan.visits:
+        runs.update(decoder.attention[i] for i in (visit.attention,) if i is not None)
+        runs.update(decoder.ffn[i] for i in (visit.ffn,) if i is not None)
+    repeated = {parameter for module, count in runs.items() if count > 1 for parameter in module.parameters()}
+    groups: dict[str, list[nn.Parameter]] = {"matrices": [], "repeated matrices": [], "vectors": []}
+    for parameter in decoder.parameters():
+        kind = "vectors" if parameter.dim() < 2 else "repeated matrices" if parameter in repeated else "matrices"
+        groups[kind].append(parameter)
+    decays = {
+        "matrices": weight_decay,
+        "repeated matrices": weight_decay if repeated_weight_decay is None else repeated_weight_decay,
+        "vectors": weight_decay if decay_norms else 0.0,
+    }
+    return [
+        {"params": parameters, "weight_decay": decays[kind], "name": kind}
+        for kind, parameters in groups.items()
+        if parameters
+    ]
+
+
+def learning_rate_factor(
+    kind: LRSchedule, warmup_steps: int, horizon: int, floor: float
+) -> Callable[[int], float]:
+    """Factor on the peak learning rate as a function of optimiser steps already taken.
+
+    Step number n (from 1) of the warm-up uses n / warmup_steps, so the peak is reached at step
+    ``warmup_steps``; then half a cosine down to ``floor`` at step ``horizon`` (arXiv 1608.03983), or constant.
+    """
+    if kind == "cosine" and warmup_steps >= horizon:
+        raise InputError(f"the warm-up must be shorter than the {horizon} steps of training, got {warmup_steps}")
+
+    def factor(taken: int) -> float:
+        step = taken + 1
+        if step <= warmup_steps:
+            return step / warmup_steps
+        if kind == "constant":
+            return 1.0
+        progress = min(1.0, (step - warmup_steps) / (horizon - warmup_steps))
+        return floor + (1.0 - floor) * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+    return factor

@@ -1,0 +1,50 @@
+"""Command-line parsers whose errors are one message: what was given, what is allowed, and where."""
+
+import re
+import sys
+from typing import Any, NoReturn
+
+from jsonargparse import ArgumentParser
+from lightning.pytorch.cli import LightningArgumentParser
+
+from ilr.plan import SCHEDULE_EXAMPLES
+
+
+def fail(message: str) -> NoReturn:
+    """Print one error message and exit with status 2 (wrong use)."""
+    print(f"error: {tidy(message)}", file=sys.stderr)
+    if "model.schedule" in message and "for example" not in message:
+        print(f'hint: a schedule is {SCHEDULE_EXAMPLES}; quoted: --model.schedule "[3,2,1,1]"', file=sys.stderr)
+    raise SystemExit(2)
+
+
+class TrainingParser(LightningArgumentParser):
+    """The parser of the training commands."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # type: ignore[override]
+        """Say what is wrong, without the usage of five hundred options."""
+        fail(message)
+
+
+class CommandParser(ArgumentParser):
+    """The parser of the other commands."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # type: ignore[override]
+        """Say what is wrong in one message."""
+        fail(message)
+
+
+def tidy(message: str) -> str:
+    """A library's message without the line breaks of its own layout."""
+    return re.sub(r"\s*\n\s*", " ", str(message)).strip()
+
+
+def plain(value: Any) -> Any:
+    """Configuration values as plain lists and dictionaries."""
+    if hasattr(value, "as_dict"):
+        return plain(value.as_dict())
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    return value

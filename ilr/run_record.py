@@ -1,0 +1,106 @@
+"""The callback that says what a run is when it starts, and leaves its summary when it ends."""
+
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from ilr.accounting import cost
+from ilr.checkpoints import Record
+from ilr.logger import RunLogger
+from ilr.metrics import Scores
+from ilr.run_directory import RunDirectory
+from ilr.summary import (
+    gzip_bits_per_byte,
+    hyperparameters,
+    run_label,
+    summarise,
+    tokens_of_a_step,
+    write_documents,
+    write_summary,
+)
+from ilr.training import LanguageModel
+
+GZIP_LIMIT = 2**26
+"""Largest validation text, in bytes, for which gzip's figure is worked out at the end."""
+
+
+class RunRecord(L.Callback):
+    """Announces the run to terminal and TensorBoard, and writes documents.parquet and summary.json."""
+
+    def __init__(self, directory: RunDirectory, logger: RunLogger, seed: int, held_equal: str, settings: dict[str, Any]) -> None:
+        self.directory, self.logger = directory, logger
+        self.seed, self.held_equal, self.settings = seed, held_equal, settings
+
+    @rank_zero_only
+    def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Log plan, cost and hyper-parameters; keep the tokenizer beside the run."""
+        assert isinstance(module, LanguageModel)
+        spent = cost(module.config, module.plan)
+        tokens = tokens_of_a_step(trainer, module.data)
+        self.logger.start(tokens, spent.flops_per_token)
+        figures = "\n".join(f"{name:>28}  {value:,}" for name, value in spent.as_dict().items())
+        self.logger.log_run(
+            hyperparameters(module, self.seed),
+            {"plan": _code(module.plan.table()), "cost": _code(figures)},
+        )
+        module.data.tokenizer.save(str(self.directory.tokenizer))
+        print(
+            f"run {run_label(module)}: {spent.depth} visits of {module.config.num_layers} layers, "
+            f"{spent.parameters:,} parameters ({spent.parameters_non_embedding:,} without embeddings), "
+            f"{spent.flops_per_token:,} training FLOPs per token, {tokens:,} tokens per step, "
+            f"{int(trainer.estimated_stepping_batches):,} steps → {self.directory.path}",
+            flush=True,
+        )
+
+    def score_tests(self, trainer: L.Trainer, module: LanguageModel) -> dict[str, Scores]:
+        """Test scores of the last weights, and of the best by val/loss where these are others."""
+        trainer.test(module, datamodule=module.data, verbose=False)
+        tests = {"last": module.scores["test"]}
+        record = Record.read(self.directory)
+        if record.best is None or not record.last or record.best.step == record.last[-1].step:
+            return {**tests, "best": tests["last"]} if record.best is not None else tests
+        kept = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+        path = self.directory.checkpoints / record.best.file
+        module.load_state_dict(torch.load(path, map_location="cpu", weights_only=True)["state_dict"])
+        trainer.test(module, datamodule=module.data, verbose=False)
+        tests["best"] = module.scores["test"]
+        module.load_state_dict(kept)
+        module.scores["test"] = tests["last"]
+        return tests
+
+    @rank_zero_only
+    def finish(self, trainer: L.Trainer, module: LanguageModel, status: str, tests: dict[str, Scores]) -> None:
+        """Write documents.parquet and, last, summary.json; print how it ended."""
+        write_documents(self.directory, module.data, module.scores)
+        summary = summarise(
+            self.directory, trainer, module, status, self.seed, self.settings, self.held_equal, tests
+        )
+        if summary["val_loss"] is not None:
+            self.logger.log_final({name: summary[name] for name in self.logger.final_metrics})
+        self.logger.close()
+        write_summary(self.directory, summary)
+        if status == "finished":
+            self._print_end(module, summary)
+
+    def _print_end(self, module: LanguageModel, summary: dict[str, Any]) -> None:
+        print(
+            f"finished {summary['label']}: {summary['steps']:,} steps, {summary['tokens']:,} tokens\n"
+            f"  validation  loss {summary['val_loss']:.4f} nats/token  perplexity {summary['val_perplexity']:.2f}  "
+            f"{summary['val_bits_per_byte']:.4f} bits per byte"
+        )
+        if module.data.bytes_scored("validation") <= GZIP_LIMIT:
+            packed = gzip_bits_per_byte(module.data.text_of("validation"))
+            print(f"  gzip -9 of the same text                              {packed:.4f} bits per byte")
+        if summary["test_loss"] is not None:
+            print(
+                f"  test        loss {summary['test_loss']:.4f} nats/token  perplexity "
+                f"{summary['test_perplexity']:.2f}  {summary['test_bits_per_byte']:.4f} bits per byte"
+            )
+        print(f"  record      {self.directory.path}\n  curves      tensorboard --logdir {self.directory.path.parent}", flush=True)
+
+
+def _code(text: str) -> str:
+    """Text as TensorBoard's markdown shows it unchanged."""
+    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -1,0 +1,278 @@
+"""The LightningModule: loss, optimiser, validation figures."""
+
+from typing import Any, Literal
+
+import lightning as L
+import torch
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+
+from ilr.accounting import cost
+from ilr.config import DecoderConfig
+from ilr.data import TextData
+from ilr.decoder import Decoder, Observer
+from ilr.errors import InputError
+from ilr.initialise import seed_for
+from ilr.metrics import IGNORED, CorpusNLL, Scores, token_nll
+from ilr.optimisation import LRSchedule, learning_rate_factor, parameter_groups
+from ilr.plan import make_plan
+from ilr.positions import check_length
+from ilr.window import StepWindow
+
+Batch = dict[str, Tensor]
+SPLITS = {"val": "validation", "test": "test"}
+"""Stage in the names of figures → split of the corpus."""
+
+
+class LanguageModel(L.LightningModule):
+    """A decoder under a schedule, trained on next-token NLL.
+
+    Args:
+        schedule: Times per layer such as [3,2,1,1], or segments such as [{layers: [1,2], times: 4}].
+        sharing: none, attention, ffn, all, or a bank index per layer,
+            {attention: [0,0,0,0], ffn: [0,1,2,3]}.
+        vocab_size: Number of token ids. Null: the tokenizer's, which is also the only value accepted.
+        init_seed: Seed of the initial weights. Null: the value of --seed_everything.
+        dropout_seed: Seed of dropout. Null: the value of --seed_everything.
+        learning_rate: Peak learning rate of AdamW.
+        lr_schedule: After the warm-up: cosine to the floor at the last step, or constant.
+        warmup_ratio: Share of the steps in which the learning rate rises linearly.
+        warmup_steps: The same in optimiser steps. Null: what warmup_ratio gives.
+        min_lr_ratio: Floor of the cosine as a share of the peak.
+        extra_steps: Steps by which the cosine's horizon lies beyond the last step (the ILR paper: 100).
+        betas: AdamW's decay rates of the gradient's moments.
+        adam_eps: AdamW's epsilon.
+        weight_decay: AdamW's decoupled decay of matrices.
+        repeated_weight_decay: The decay of matrices that run more than once. Null: as the others.
+        decay_norms: Whether norms are decayed too (the ILR paper did).
+        val_precision: Type of the evaluation's forward pass: as training, or float32 (the ILR paper).
+    """
+
+    def __init__(
+        self,
+        schedule: list[Any] = [3, 2, 1, 1],  # noqa: B006  # never mutated; a list is what jsonargparse shows
+        sharing: str | dict[str, list[int]] = "none",
+        vocab_size: int | None = None,
+        init_seed: int | None = None,
+        dropout_seed: int | None = None,
+        learning_rate: float = 3e-3,
+        lr_schedule: LRSchedule = "cosine",
+        warmup_ratio: float = 0.05,
+        warmup_steps: int | None = None,
+        min_lr_ratio: float = 0.1,
+        extra_steps: int = 0,
+        betas: tuple[float, float] = (0.9, 0.95),
+        adam_eps: float = 1e-8,
+        weight_decay: float = 0.1,
+        repeated_weight_decay: float | None = None,
+        decay_norms: bool = False,
+        val_precision: Literal["same", "32-true"] = "same",
+        **model: Any,
+    ) -> None:
+        super().__init__()
+        # Any vocabulary passes the checks; the tokenizer's replaces it when the decoder is built.
+        self.config = DecoderConfig(vocab_size=1 if vocab_size is None else vocab_size, **model)
+        self.plan = make_plan(schedule, self.config.num_layers, sharing)
+        _check_optimisation(learning_rate, warmup_ratio, warmup_steps, min_lr_ratio, extra_steps, weight_decay)
+        self.save_hyperparameters()
+        self.learning_rate, self.lr_schedule = learning_rate, lr_schedule
+        self.warmup_ratio, self.warmup_steps = warmup_ratio, warmup_steps
+        self.min_lr_ratio, self.extra_steps = min_lr_ratio, extra_steps
+        self.betas, self.adam_eps = tuple(betas), adam_eps
+        self.weight_decay, self.repeated_weight_decay = weight_decay, repeated_weight_decay
+        self.decay_norms, self.val_precision = decay_norms, val_precision
+        self.init_seed, self.dropout_seed = init_seed or 0, dropout_seed or 0
+        self.vocab_size = vocab_size
+        self.decoder: Decoder
+        self.observe: Observer | None = None
+        self.window = StepWindow()
+        self.scores: dict[str, Scores] = {}
+        self.horizon = 0
+        self._begun_horizon: int | None = None
+        self._metrics: list[CorpusNLL] = []
+
+    # -- building ------------------------------------------------------------------------------------------
+
+    def configure_model(self) -> None:
+        """Build the decoder with the tokenizer's vocabulary, which becomes a hyper-parameter."""
+        if hasattr(self, "decoder"):
+            return
+        if self._trainer is not None:
+            self._adopt_vocabulary(self.data)
+        if self.vocab_size is None:
+            raise InputError("vocab_size is not known: give model.vocab_size, or a data module with a tokenizer")
+        self.decoder = Decoder(self.config, self.plan, init_seed=self.init_seed)
+        if self._trainer is not None:
+            check_length(self.decoder.positions, max(self.data.contexts))
+
+    def _adopt_vocabulary(self, data: TextData) -> None:
+        if self.vocab_size not in (None, data.vocab_size_actual):
+            raise InputError(
+                f"model.vocab_size is {self.vocab_size}, but the tokenizer has {data.vocab_size_actual} ids"
+            )
+        self.vocab_size = data.vocab_size_actual
+        self.config = DecoderConfig(**{**vars(self.config), "vocab_size": self.vocab_size})
+        self.hparams.update(vocab_size=self.vocab_size)
+
+    @property
+    def data(self) -> TextData:
+        """The data module of the trainer."""
+        return self.trainer.datamodule  # type: ignore[attr-defined,no-any-return]
+
+    # -- training ------------------------------------------------------------------------------------------
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """NLL of the micro-batch over its targets, scored or not: `on_before_optimizer_step` corrects by the
+        tokens that the whole window scored.
+        """
+        if self.config.dropout > 0:
+            micro_batch = batch_idx % self.trainer.accumulate_grad_batches
+            torch.manual_seed(seed_for(self.dropout_seed, self.global_step, micro_batch, self.global_rank))
+        logits = self.decoder(batch["inputs"], observe=self.observe)
+        nll = token_nll(logits, batch["targets"]).sum()
+        self.window.add(nll.detach(), (batch["targets"] != IGNORED).sum(), batch["targets"].numel())
+        return nll / batch["targets"].numel()
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Make the gradient that of the mean NLL over the tokens that this step scored, on all processes."""
+        scored, nominal = self.window.take_step()
+        if self.trainer.world_size > 1:
+            both = torch.stack([scored, torch.full_like(scored, nominal)])
+            scored, positions = self.trainer.strategy.reduce(both, reduce_op="sum").unbind()  # type: ignore[union-attr]
+        else:
+            positions = torch.full_like(scored, nominal)
+        if scored.device.type == "cpu" and torch.equal(scored, positions):
+            return
+        gradients = [parameter.grad for parameter in self.decoder.parameters() if parameter.grad is not None]
+        torch._foreach_mul_(gradients, positions / scored.clamp(min=1))
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: int | float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by the norm over all parameters, and keep the norm before clipping."""
+        if gradient_clip_algorithm == "value":
+            raise InputError("trainer.gradient_clip_algorithm must be norm, got value")
+        limit = gradient_clip_val or float("inf")
+        norm = torch.nn.utils.clip_grad_norm_(self.decoder.parameters(), limit)
+        self.window.clip(norm, limit)
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """AdamW (fused) and the learning rate per optimiser step."""
+        groups = parameter_groups(
+            self.decoder, self.weight_decay, self.repeated_weight_decay, self.decay_norms
+        )
+        optimizer = torch.optim.AdamW(
+            groups, lr=self.learning_rate, betas=self.betas, eps=self.adam_eps, fused=True
+        )
+        steps = self.trainer.estimated_stepping_batches
+        if steps == float("inf"):
+            raise InputError("the number of steps is not known: give --trainer.max_steps or --trainer.max_epochs")
+        warmup = round(self.warmup_ratio * steps) if self.warmup_steps is None else self.warmup_steps
+        self.horizon = int(steps)
+        self._check_horizon()
+        factor = learning_rate_factor(self.lr_schedule, warmup, self.horizon + self.extra_steps, self.min_lr_ratio)
+        schedule = {"scheduler": LambdaLR(optimizer, factor), "interval": "step"}
+        return {"optimizer": optimizer, "lr_scheduler": schedule}  # type: ignore[typeddict-item]
+
+    def _check_horizon(self) -> None:
+        begun = self._begun_horizon
+        if begun is not None and begun != self.horizon and self.lr_schedule != "constant":
+            raise InputError(
+                f"this run's learning rate was laid out over {begun} steps, now {self.horizon} are asked for: "
+                f"a {self.lr_schedule} schedule cannot change its horizon (model.lr_schedule constant can)"
+            )
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the open logged interval, so that a resumed run logs what the uninterrupted one would."""
+        checkpoint["ilr"] = {"window": self.window.state_dict(), "horizon": self.horizon}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on with the open logged interval, over the same horizon."""
+        self.window.load_state_dict(checkpoint["ilr"]["window"])
+        self._begun_horizon = checkpoint["ilr"]["horizon"]
+
+    # -- evaluation ----------------------------------------------------------------------------------------
+
+    def on_validation_epoch_start(self) -> None:
+        """Begin the sums of the validation split."""
+        self._begin("val")
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Add a batch to the sums of its context length."""
+        self._score(batch, dataloader_idx)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the validation figures at this step."""
+        self._finish("val")
+
+    def on_test_epoch_start(self) -> None:
+        """Begin the sums of the test split."""
+        self._begin("test")
+
+    def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Add a batch to the sums of its context length."""
+        self._score(batch, dataloader_idx)
+
+    def on_test_epoch_end(self) -> None:
+        """Log the test figures."""
+        self._finish("test")
+
+    def _begin(self, stage: str) -> None:
+        documents = len(self.data.documents(SPLITS[stage]).tokens)
+        self._metrics = [
+            CorpusNLL(documents, SPLITS[stage]).to(self.device) for _ in self.data.contexts
+        ]
+
+    @torch.no_grad()
+    def _score(self, batch: Batch, which: int) -> None:
+        nll = token_nll(self._eval_logits(batch["inputs"]), batch["targets"])
+        self._metrics[which].update(nll, batch["targets"], batch["documents"])
+
+    def _eval_logits(self, inputs: Tensor) -> Tensor:
+        if self.val_precision == "same":
+            return self.decoder(inputs)  # type: ignore[no-any-return]
+        with torch.autocast(inputs.device.type, enabled=False):
+            wide = {name: tensor.float() for name, tensor in self.decoder.state_dict(keep_vars=True).items()}
+            return torch.func.functional_call(self.decoder, wide, (inputs,))  # type: ignore[no-any-return]
+
+    def _finish(self, stage: str) -> None:
+        """Reduce the sums over processes; figures of the main context lead, others end in _at_CONTEXT."""
+        num_bytes = self.data.bytes_scored(SPLITS[stage])
+        figures: dict[str, float] = {}
+        for context, metric in zip(self.data.contexts, self._metrics, strict=True):
+            scores = metric.scores()
+            main = not figures
+            if main:
+                self.scores[stage] = scores
+            suffix = "" if main else f"_at_{context}"
+            figures.update({f"{stage}/{name}{suffix}": x for name, x in scores.figures(num_bytes).items()})
+        self._metrics = []
+        if self.trainer.sanity_checking:
+            return
+        self.log_dict(figures, logger=False, rank_zero_only=False)
+        for logger in self.loggers:
+            logger.log_metrics(figures, step=self.global_step)
+
+
+def _check_optimisation(
+    learning_rate: float,
+    warmup_ratio: float,
+    warmup_steps: int | None,
+    min_lr_ratio: float,
+    extra_steps: int,
+    weight_decay: float,
+) -> None:
+    if not learning_rate > 0:
+        raise InputError(f"learning_rate must be above 0, got {learning_rate}")
+    for name, share in (("warmup_ratio", warmup_ratio), ("min_lr_ratio", min_lr_ratio)):
+        if not 0 <= share <= 1:
+            raise InputError(f"{name} must lie between 0 and 1, got {share}")
+    for name, count in (("warmup_steps", warmup_steps), ("extra_steps", extra_steps)):
+        if count is not None and count < 0:
+            raise InputError(f"{name} must be at least 0, got {count}")
+    if weight_decay < 0:
+        raise InputError(f"weight_decay must be at least 0, got {weight_decay}")

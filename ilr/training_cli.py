@@ -1,0 +1,246 @@
+"""`fit`, `validate`, `test`: LightningCLI over LanguageModel and TextData, and the run directory around it."""
+
+import logging
+import random
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+
+from ilr.checkpoints import AtomicCheckpointIO, Checkpoints
+from ilr.config import DecoderConfig
+from ilr.data import TextData
+from ilr.errors import InputError
+from ilr.health import Diverged, Health, ValidationLines
+from ilr.interruption import Interrupted, Interruption
+from ilr.logger import RunLogger
+from ilr.parser import TrainingParser, fail, plain
+from ilr.plan import make_plan
+from ilr.resume import AlreadyFinished, Resume, adopt_checkpoint, find_resume
+from ilr.run_directory import RunDirectory, atomic_write
+from ilr.run_record import RunRecord
+from ilr.training import LanguageModel
+
+
+class TrainingCLI(LightningCLI):
+    """The training commands. A run lives in one directory; the README says what lies in it."""
+
+    def __init__(self, args: list[str] | None) -> None:
+        self._building = ""
+        self.start: Resume | None = None
+        super().__init__(
+            LanguageModel,
+            TextData,
+            args=args,
+            parser_class=TrainingParser,
+            save_config_callback=None,
+            seed_everything_default=42,
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+            trainer_defaults={
+                "max_epochs": 1,
+                "num_sanity_val_steps": 0,
+                "gradient_clip_val": 1.0,
+                "check_val_every_n_epoch": None,
+                "use_distributed_sampler": False,
+                "enable_model_summary": False,
+            },
+        )
+
+    # -- options -------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """The Trainer's methods that are commands, each with the arguments that are not options."""
+        return {
+            "fit": {"model", "datamodule", "train_dataloaders", "val_dataloaders", "weights_only"},
+            "validate": {"model", "datamodule", "dataloaders", "weights_only"},
+            "test": {"model", "datamodule", "dataloaders", "weights_only"},
+        }
+
+    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
+        self._building = subcommand
+        return super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """The options that belong to neither model, data nor trainer; steps are optimiser steps."""
+        parser.link_arguments("model.context", "data.context")
+        parser.add_argument(
+            "--run_dir",
+            type=str | None,
+            default=None,
+            help="Directory of the run. Null, for fit: runs/CONFIG/LABEL-sSEED.",
+        )
+        if self._building != "fit":
+            parser.add_argument(
+                "--weights", type=Literal["best", "last"], default="best", help="Which checkpoint of --run_dir."
+            )
+            return
+        parser.add_argument(
+            "--resume",
+            type=Literal["never", "auto"],
+            default="never",
+            help="auto: go on from the run directory's newest checkpoint, if there is one.",
+        )
+        parser.add_argument("--val_every", type=int, default=200, help="Steps between validations.")
+        parser.add_argument("--save_every", type=int, default=200, help="Steps between checkpoints.")
+        parser.add_argument("--log_every", type=int, default=10, help="Steps between logged points.")
+        parser.add_argument(
+            "--test_after_fit", type=bool, default=True, help="Score the test split with last and best weights."
+        )
+        parser.add_argument(
+            "--held_equal",
+            type=Literal["tokens", "flops"],
+            default="tokens",
+            help="What this run has in common with those that it is compared to; noted in the summary.",
+        )
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parse twice: with defaults, and to know which values the user gave."""
+        super().parse_arguments(parser, args)
+        bare = parser.parse_args(args, defaults=False)
+        self.given = plain(bare)[self.config.subcommand]
+
+    # -- before anything is built --------------------------------------------------------------------------
+
+    def _parse_ckpt_path(self) -> None:
+        """Lightning's hook between parsing and seeding, where its own version would let a checkpoint's
+        hyper-parameters silently win: settle seeds, intervals and the run directory. Nothing is written yet.
+        """
+        self.cfg = cfg = self.config[self.config.subcommand]
+        if cfg.seed_everything is True:
+            cfg.seed_everything = random.SystemRandom().randrange(2**31)
+        cfg.seed_everything = int(cfg.seed_everything)
+        if self.config.subcommand != "fit":
+            self.directory, self.evaluated = adopt_checkpoint(cfg, self.given)
+        else:
+            path = cfg.run_dir or (Path(cfg.ckpt_path).parent.parent if cfg.ckpt_path else self._default_path())
+            self.directory = RunDirectory(Path(path))
+            self.start = find_resume(self.directory, cfg, self.given)
+            _settle_intervals(cfg, self.given)
+        for section, name in ((cfg.model, "init_seed"), (cfg.model, "dropout_seed"), (cfg.data, "seed")):
+            if section[name] is None:
+                section[name] = cfg.seed_everything
+
+    def _default_path(self) -> str:
+        model = self.cfg.model
+        fields = {name: model[name] for name in DecoderConfig.__dataclass_fields__ if name != "vocab_size"}
+        config = DecoderConfig(vocab_size=1, **fields)
+        plan = make_plan(plain(model.schedule), config.num_layers, plain(model.sharing))
+        names = [Path(str(file)).stem for file in self.cfg.get("config") or []]
+        return f"runs/{'+'.join(names) or 'default'}/{plan.label}{config.label}-s{self.cfg.seed_everything}"
+
+    # -- building ------------------------------------------------------------------------------------------
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """The trainer, for fit with this run's logger, callbacks and checkpoint files beside the user's own."""
+        cfg = self.config_init[self.config.subcommand]
+        plugins = [*_listed(cfg.trainer.plugins), AtomicCheckpointIO()]
+        if self.config.subcommand != "fit":
+            return super().instantiate_trainer(logger=False, plugins=plugins, **kwargs)
+        if cfg.trainer.fast_dev_run:
+            raise InputError("--trainer.fast_dev_run leaves no record: use --trainer.max_steps 5 and a --run_dir")
+        if cfg.trainer.limit_val_batches not in (None, 1.0):
+            raise InputError("--trainer.limit_val_batches would call a part the whole: use --data.max_eval_tokens")
+        self.directory.create()
+        settings = self._save_config()
+        logger = RunLogger(self.directory, self.start.step if self.start else None)
+        own = [] if isinstance(cfg.trainer.logger, bool) else _listed(cfg.trainer.logger)
+        checkpoints = Checkpoints(self.directory, cfg.save_every)
+        self.record = RunRecord(self.directory, logger, cfg.seed_everything, cfg.held_equal, settings)
+        bar = [TQDMProgressBar(refresh_rate=10)] if cfg.trainer.enable_progress_bar is not False else []
+        self.trainer_defaults["callbacks"] = [
+            self.record,
+            Health(cfg.log_every),
+            ValidationLines(),
+            *bar,
+            checkpoints,
+            Interruption(checkpoints),
+        ]
+        return super().instantiate_trainer(
+            logger=[logger, *own], plugins=plugins, default_root_dir=str(self.directory.path), **kwargs
+        )
+
+    def _save_config(self) -> dict[str, Any]:
+        """Keep the effective configuration in the run directory; running from it repeats the run."""
+        cfg = self.cfg.clone()
+        for key in ("run_dir", "resume", "ckpt_path", "config"):
+            cfg.pop(key, None)
+        text = self._parser("fit").dump(cfg, skip_none=False, skip_validation=True)
+        with atomic_write(self.directory.next_config()) as file:
+            file.write(text)
+        return yaml.safe_load(text)  # type: ignore[no-any-return]
+
+    # -- commands ------------------------------------------------------------------------------------------
+
+    def fit(self, model: LanguageModel, datamodule: TextData, **kwargs: Any) -> None:
+        """Train, score the test split, leave the summary; a diverged run leaves one too."""
+        path = None
+        if self.start is not None:
+            path = str(self.start.path)
+            self.directory.summary_path.unlink(missing_ok=True)
+            print(f"going on from {path} (step {self.start.step})", flush=True)
+        try:
+            self.trainer.fit(model, datamodule=datamodule, ckpt_path=path)
+        except Diverged:
+            self.record.finish(self.trainer, model, "diverged", {})
+            raise
+        tests = self.record.score_tests(self.trainer, model) if self.cfg.test_after_fit else {}
+        self.record.finish(self.trainer, model, "finished", tests)
+
+    def before_validate(self) -> None:
+        """Say which weights are evaluated, and under which schedule."""
+        print(f"evaluating {self.evaluated}", flush=True)
+
+    before_test = before_validate
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run a training command; the exit status (0 finished, 2 wrong use, 3 diverged, 130/143 interrupted)."""
+    _quiet()
+    try:
+        TrainingCLI(args)
+    except AlreadyFinished as done:
+        print(done)
+        return done.exit_code
+    except InputError as error:
+        fail(str(error))
+    except Diverged as error:
+        print(f"diverged: {error}; the last good checkpoint is kept", file=sys.stderr)
+        return 3
+    except Interrupted as error:
+        print(f"{error}; go on with the same command and --resume auto", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted before the first step was saved; nothing to go on from is lost", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _settle_intervals(cfg: Any, given: dict[str, Any]) -> None:
+    """Steps between events as Lightning counts them, in micro-batches."""
+    for name in ("val_every", "save_every", "log_every"):
+        if cfg[name] < 1:
+            raise InputError(f"--{name} must be at least 1 step, got {cfg[name]}")
+    asked = set(given.get("trainer", {})) & {"val_check_interval", "check_val_every_n_epoch", "log_every_n_steps"}
+    mine = {"val_check_interval": "--val_every", "check_val_every_n_epoch": "--val_every", "log_every_n_steps": "--log_every"}
+    for name in sorted(asked):
+        if given["trainer"][name] not in (None, cfg.val_every * cfg.trainer.accumulate_grad_batches):
+            raise InputError(f"--trainer.{name} counts other units: use {mine[name]} (optimiser steps)")
+    cfg.trainer.val_check_interval = cfg.val_every * cfg.trainer.accumulate_grad_batches
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list) else [value]
+
+
+def _quiet() -> None:
+    """Keep the terminal for what the run has to say."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for message in (".*does not have many workers.*", ".*TreeSpec.*", ".*args parameter is intended.*"):
+        warnings.filterwarnings("ignore", message)

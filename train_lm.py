@@ -1,0 +1,8 @@
+"""Train and evaluate: `python train_lm.py fit|validate|test` is `ilr fit|validate|test`."""
+
+import sys
+
+from ilr.training_cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
