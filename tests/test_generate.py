@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from ilr.cache import KVCache
 from ilr.config import DecoderConfig
 from ilr.decoder import Decoder
 from ilr.errors import InputError
@@ -187,21 +186,3 @@ def test_a_plan_that_the_banks_lack_and_weights_that_diverged_are_refused() -> N
         decoder.norm.weight.fill_(float("nan"))
     with pytest.raises(InputError, match="not finite"):
         generate(decoder, [[1]], 2)
-
-
-@pytest.mark.parametrize("sharing", ["none", "attention", "ffn", "all"])
-@pytest.mark.parametrize("schedule", [[1, 1, 1, 1], [3, 2, 1, 1], [1, 1, 1, 3]])
-@pytest.mark.parametrize("positions", ["rope", "alibi", "learned", "none"])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_chunks_token_by_token_and_whole_agree_at_every_position(
-    schedule, sharing, positions, dtype, tolerance
-) -> None:
-    plan = make_plan(schedule, sharing=sharing)
-    decoder = tiny_decoder(plan, positions=positions, context=20, init_std=0.1).to(dtype)
-    tokens = torch.randint(37, (2, 20), generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        whole = decoder(tokens)
-        for sizes in ([5, 7, 1, 7], [1] * 20):
-            cache = KVCache.for_plan(decoder.config, plan, batch=2, capacity=3)
-            parts = [decoder(chunk, cache=cache) for chunk in tokens.split(sizes, dim=1)]
-            torch.testing.assert_close(torch.cat(parts, dim=1), whole, rtol=0, atol=tolerance)

@@ -1,0 +1,100 @@
+"""The result of an analysis as plain data: what files, figures and tables are made from. No torch."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ilr.errors import InputError
+
+START = "start"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a per-visit figure is called and measured in."""
+
+    title: str
+    unit: str
+
+    @property
+    def axis(self) -> str:
+        """Label of its axis."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+
+QUANTITIES = {
+    "change": Quantity("L2 change", "residual-stream units"),
+    "relative_update": Quantity("relative update", "2‖a−b‖/(‖a‖+‖b‖)"),
+    "second_difference": Quantity("second difference", "residual-stream units"),
+    "cosine_before": Quantity("cosine to the state before", ""),
+    "cosine_last": Quantity("cosine to the layer's last iteration", ""),
+    "norm": Quantity("norm", "residual-stream units"),
+    "effective_rank": Quantity("effective rank", "directions"),
+    "lens_loss": Quantity("loss of the logit lens", "nats/token"),
+    "lens_accuracy": Quantity("accuracy of the logit lens", "share of tokens"),
+    "lens_kl": Quantity("KL from the final prediction", "nats/token"),
+    "attention_entropy": Quantity("attention entropy", "nats"),
+    "attention_change": Quantity("attention change", "total variation"),
+    "jacobian_norm": Quantity("spectral norm of the Jacobian", "mean over rows"),
+    "jacobian_norm_max": Quantity("spectral norm of the Jacobian", "largest row"),
+}
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Figures of each visit, in the order in which they run, and matrices over start state and visits.
+
+    ``tokens``, ``attention_tokens`` and ``jacobian_positions`` are how many positions stand behind them.
+    ``figures[quantity][visit]`` is None where the quantity does not exist. ``loss`` is the model's own, in
+    nats per token, over the same tokens (None without the lens).
+    """
+
+    label: str
+    schedule: list[Any]
+    layers: list[int]
+    iterations: list[int]
+    tokens: int
+    attention_tokens: int
+    jacobian_positions: int
+    figures: dict[str, list[float | None]]
+    cosine: list[list[float]]
+    cka: list[list[float]]
+    checkpoint: str = ""
+    step: int | None = None
+
+    @property
+    def visits(self) -> list[str]:
+        """Each visit's name, ``layer.iteration``."""
+        return [f"{layer}.{iteration}" for layer, iteration in zip(self.layers, self.iterations, strict=True)]
+
+    @property
+    def states(self) -> list[str]:
+        """Names of the rows of the matrices."""
+        return [START, *self.visits]
+
+    @property
+    def loss(self) -> float | None:
+        """The model's own loss over the analysed tokens."""
+        return self.figures["lens_loss"][-1] if "lens_loss" in self.figures else None
+
+    def scalars(self) -> dict[str, float]:
+        """Each existing figure under ``visits/QUANTITY/LAYER.ITERATION``."""
+        return {
+            f"visits/{quantity}/{visit}": value
+            for quantity, values in self.figures.items()
+            for visit, value in zip(self.visits, values, strict=True)
+            if value is not None
+        }
+
+    def write(self, path: Path) -> None:
+        """Write everything as JSON."""
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> "Analysis":
+        """Read back what `write` wrote; raises `InputError` for another file."""
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, TypeError, ValueError) as error:
+            raise InputError(f"{path} is not an analysis: {error}") from None
