@@ -96,11 +96,15 @@ def test_the_sum_for_a_document_does_not_depend_on_batches_order_or_processes(tm
 
 
 def test_a_split_with_nothing_to_do_is_named_with_both_lengths(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"train split has 100 tokens, fewer than one block of context 100 \+ 1"):
+    with pytest.raises(
+        InputError, match=r"train split has 100 tokens, fewer than one block of context 100 \+ 1"
+    ):
         TrainingBlocks(stream_of(tmp_path, 100), 100, "train")
     assert len(TrainingBlocks(stream_of(tmp_path, 101), 100, "train")) == 1
     for tokens in (0, 1):
-        with pytest.raises(InputError, match=rf"test split has {tokens} tokens, nothing to score at context 100"):
+        with pytest.raises(
+            InputError, match=rf"test split has {tokens} tokens, nothing to score at context 100"
+        ):
             EvaluationBlocks(stream_of(tmp_path, tokens), table_of([tokens]), 100, "test")
     assert len(EvaluationBlocks(stream_of(tmp_path, 2), table_of([2]), 100, "test")) == 1
     blocks = TrainingBlocks(stream_of(tmp_path, 101), 20, "train")
@@ -108,7 +112,9 @@ def test_a_split_with_nothing_to_do_is_named_with_both_lengths(tmp_path: Path) -
         TrainLoader(blocks, batch_size=1, seed=0, world=2, accumulate=3)
 
 
-@pytest.mark.parametrize(("vocabulary", "dtype"), [(256, "|u1"), (257, "<u2"), (65_536, "<u2"), (65_537, "<u4"), (70_000, "<u4")])
+@pytest.mark.parametrize(
+    ("vocabulary", "dtype"), [(256, "|u1"), (257, "<u2"), (65_536, "<u2"), (65_537, "<u4"), (70_000, "<u4")]
+)
 def test_the_largest_id_survives_in_the_smallest_type(tmp_path: Path, vocabulary: int, dtype: str) -> None:
     assert smallest_dtype(vocabulary).str == dtype
     writer = SplitWriter(tmp_path, "train", smallest_dtype(vocabulary))
@@ -134,7 +140,9 @@ def test_a_stream_is_sent_to_workers_as_its_path_not_its_content(tmp_path: Path)
     assert torch.equal(pickle.loads(sent).__getitems__([3])["inputs"], blocks.__getitems__([3])["inputs"])
 
 
-@pytest.mark.parametrize(("limit", "kept"), [(11, 1), (12, 2), (28, 2), (29, 3), (74, 5), (75, 6), (1000, 6), (2, 0)])
+@pytest.mark.parametrize(
+    ("limit", "kept"), [(11, 1), (12, 2), (28, 2), (29, 3), (74, 5), (75, 6), (1000, 6), (2, 0)]
+)
 def test_a_limit_of_tokens_cuts_after_the_last_whole_document(tmp_path: Path, limit: int, kept: int) -> None:
     writer = SplitWriter(tmp_path, "train", np.dtype("<u2"))
     for length in LENGTHS:
@@ -174,11 +182,24 @@ def test_the_loader_goes_on_after_the_batches_handed_out(tmp_path: Path, workers
         iterator = iter(first)
         seen = [next(iterator)["blocks"].tolist() for _ in range(stop)]
         state = first.state_dict()
-        assert state == {"epoch": 0, "position": stop}
+        assert (state["epoch"], state["position"]) == (0, stop)
         second = TrainLoader(blocks, batch_size=2, seed=3, num_workers=workers)
         second.load_state_dict(state)
         rest = ids(second)
         assert seen + rest == expected[0] if stop < 5 else rest == expected[1]
+
+
+def test_a_state_amid_an_epoch_is_refused_by_a_loader_of_another_order(tmp_path: Path) -> None:
+    blocks = TrainingBlocks(stream_of(tmp_path, 1101), 100, "train")
+    loader = TrainLoader(blocks, batch_size=2, seed=3)
+    next(iter(loader))
+    for other in (TrainLoader(blocks, batch_size=1, seed=3), TrainLoader(blocks, batch_size=2, seed=4)):
+        with pytest.raises(
+            InputError, match="middle of an epoch of 11 blocks in batches of 2, seed 3; this run has"
+        ):
+            other.load_state_dict(loader.state_dict())
+    list(loader)
+    TrainLoader(blocks, batch_size=1, seed=4).load_state_dict(loader.state_dict())
 
 
 def test_reading_batches_leaves_the_global_generators_alone(tmp_path: Path) -> None:

@@ -52,7 +52,9 @@ def open_corpus(*names: str, **changes: object) -> list[Source]:
     return recipe.sources(Path("unused"))["corpus"]
 
 
-def test_a_text_file_is_read_exactly_whatever_the_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_file_is_read_exactly_whatever_the_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = "\ufeffzwölf Boxkämpfer\r\n\tjagen 🦊\x00\x0b\u2028 数学\n" * 50
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode())
@@ -63,7 +65,8 @@ def test_a_text_file_is_read_exactly_whatever_the_pieces(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("size", [1, 2, 5, 1 << 20])
 @pytest.mark.parametrize(
-    ("content", "offset"), [(b"abc\x92def", 3), ("né".encode() + b"\xff", 3), (b"ab\xe2\x82", 2), (b"\x80", 0)]
+    ("content", "offset"),
+    [(b"abc\x92def", 3), ("né".encode() + b"\xff", 3), (b"ab\xe2\x82", 2), (b"\x80", 0)],
 )
 def test_a_byte_that_is_not_utf8_is_named_with_its_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, offset: int, size: int
@@ -71,7 +74,9 @@ def test_a_byte_that_is_not_utf8_is_named_with_its_offset(
     monkeypatch.setattr("ilr.data.corpora.CHUNK_BYTES", size)
     path = tmp_path / "latin.txt"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=rf"latin\.txt is not UTF-8: byte 0x{content[offset]:02x} at offset {offset};.*iconv"):
+    with pytest.raises(
+        InputError, match=rf"latin\.txt is not UTF-8: byte 0x{content[offset]:02x} at offset {offset};.*iconv"
+    ):
         items(TextFile(path))
 
 
@@ -138,7 +143,11 @@ def test_globs_and_lists_are_sorted_and_nothing_is_read_twice(tmp_path: Path) ->
     for name in ("b.txt", "a.txt", "c.jsonl"):
         (tmp_path / name).write_text(json.dumps({"text": name}))
     found = open_corpus(str(tmp_path / "*.txt"), str(tmp_path / "c.jsonl"))
-    assert found == [TextFile(tmp_path / "a.txt"), TextFile(tmp_path / "b.txt"), JsonLines(tmp_path / "c.jsonl", "text")]
+    assert found == [
+        TextFile(tmp_path / "a.txt"),
+        TextFile(tmp_path / "b.txt"),
+        JsonLines(tmp_path / "c.jsonl", "text"),
+    ]
     with pytest.raises(InputError, match="the same text twice"):
         open_corpus(str(tmp_path / "*.txt"), str(tmp_path / "a.txt"))
 
@@ -149,7 +158,9 @@ def test_what_is_nothing_known_is_refused_with_the_choices(name: str) -> None:
         open_corpus(name)
 
 
-def test_a_missing_local_file_is_never_looked_for_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_local_file_is_never_looked_for_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     for name in ("data/missing.txt", "other/missing.jsonl", "data/missing"):
@@ -175,7 +186,9 @@ def test_a_hub_name_without_a_network_fails_soon_with_name_and_reason(
         "try: print(HubRows('owner/name', None, 'train', None, 'text', None, None).digest())\n"
         "except InputError as error: print(error)"
     )
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))
+    }
     begin = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -219,7 +232,9 @@ def test_hub_rows_are_the_same_loaded_and_streamed(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(hub, "probe", lambda name, revision: "c" * 40)
     (source,) = open_corpus("owner/name:validation", dataset_config="small", revision="v1")
     assert items(source) == texts
-    assert calls == [("owner/name", "small", {"split": "validation", "revision": "c" * 40, "streaming": False})]
+    assert calls == [
+        ("owner/name", "small", {"split": "validation", "revision": "c" * 40, "streaming": False})
+    ]
     streamed = hub.HubRows("owner/name", None, "train", None, "text", tmp_path, 2)
     assert items(streamed) == ["one", "two\nlines"]
     again = hub.HubRows("owner/name", None, "train", None, "text", tmp_path, 2)

@@ -100,7 +100,9 @@ def test_pseudo_documents_partition_the_text_and_end_at_line_ends(alphabet: str)
     for document in documents[:-1]:
         assert document[-1] == alphabet[-1] or alphabet == "ab"
     if alphabet != "ab":
-        assert all(PSEUDO_CHARACTERS <= len(document) < PSEUDO_CHARACTERS + 100 for document in documents[:-1])
+        assert all(
+            PSEUDO_CHARACTERS <= len(document) < PSEUDO_CHARACTERS + 100 for document in documents[:-1]
+        )
 
 
 def test_only_the_first_documents_are_read() -> None:
@@ -142,7 +144,9 @@ def test_contiguous_splits_are_three_runs_in_order() -> None:
         (1, {"train": 0.8}, [1, 0, 0]),
     ],
 )
-def test_every_split_with_a_share_gets_a_document(number: int, shares: dict[str, float], counts: list[int]) -> None:
+def test_every_split_with_a_share_gets_a_document(
+    number: int, shares: dict[str, float], counts: list[int]
+) -> None:
     assigned = assign_splits(number, shares, split_seed=0, contiguous=False)
     assert np.bincount(assigned, minlength=len(SPLITS)).tolist() == counts
 

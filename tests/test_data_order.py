@@ -11,7 +11,10 @@ def test_a_permutation_depends_on_its_keys_and_on_nothing_else() -> None:
     np.random.seed(5)
     np.testing.assert_array_equal(first, permutation(1000, "data", 0, 0))
     assert sorted(first) == list(range(1000))
-    others = [permutation(1000, *keys) for keys in (("data", 0, 1), ("data", 1, 0), ("split", 0, 0), ("data", "0", 0))]
+    others = [
+        permutation(1000, *keys)
+        for keys in (("data", 0, 1), ("data", 1, 0), ("split", 0, 0), ("data", "0", 0))
+    ]
     assert all((other != first).mean() > 0.9 for other in others)
 
 
@@ -33,7 +36,8 @@ def test_all_places_are_equally_likely() -> None:
 def test_processes_share_the_global_batches_of_one_process(world: int, accumulate: int) -> None:
     together = epoch_batches(103, 7, 2, batch_size=2 * world, accumulate=accumulate)
     parts = [
-        epoch_batches(103, 7, 2, batch_size=2, rank=rank, world=world, accumulate=accumulate) for rank in range(world)
+        epoch_batches(103, 7, 2, batch_size=2, rank=rank, world=world, accumulate=accumulate)
+        for rank in range(world)
     ]
     np.testing.assert_array_equal(np.concatenate(parts, axis=1), together)
     assert len(together) % accumulate == 0
@@ -46,7 +50,11 @@ def test_accumulated_small_batches_are_the_big_batch_in_order() -> None:
     np.testing.assert_array_equal(small.reshape(8, 8), big)
 
 
-@pytest.mark.parametrize(("blocks", "batch", "accumulate", "expected"), [(10, 2, 1, 5), (11, 2, 2, 4), (7, 4, 2, 0), (8, 4, 2, 2)])
-def test_an_epoch_has_whole_accumulation_windows(blocks: int, batch: int, accumulate: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("blocks", "batch", "accumulate", "expected"), [(10, 2, 1, 5), (11, 2, 2, 4), (7, 4, 2, 0), (8, 4, 2, 2)]
+)
+def test_an_epoch_has_whole_accumulation_windows(
+    blocks: int, batch: int, accumulate: int, expected: int
+) -> None:
     assert micro_batches_per_epoch(blocks, batch, accumulate) == expected
     assert len(epoch_batches(blocks, 0, 0, batch_size=batch, accumulate=accumulate)) == expected

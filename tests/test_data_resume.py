@@ -27,7 +27,9 @@ class Recorder(LightningModule):
         torch.rand(self.extra_draws)  # as dropout in more visits would draw
         return self.weight * batch["inputs"].float().mean()
 
-    def validation_step(self, batch: dict[str, torch.Tensor], batch_idx: int, dataloader_idx: int = 0) -> None:
+    def validation_step(
+        self, batch: dict[str, torch.Tensor], batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
         torch.rand(self.extra_draws)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -37,7 +39,9 @@ class Recorder(LightningModule):
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("corpus")
-    lines = [f"line {number} says that {number} times {number} is {number * number}\n" for number in range(60)]
+    lines = [
+        f"line {number} says that {number} times {number} is {number * number}\n" for number in range(60)
+    ]
     (directory / "squares.txt").write_text("".join(lines))
     return directory
 
@@ -64,7 +68,11 @@ def train(
 ) -> list[list[int]]:
     """The blocks of every batch of a run."""
     model = model or Recorder()
-    callbacks = [] if save_to is None else [ModelCheckpoint(save_to, filename="{step}", save_top_k=-1, **(save or {}))]
+    callbacks = (
+        []
+        if save_to is None
+        else [ModelCheckpoint(save_to, filename="{step}", save_top_k=-1, **(save or {}))]
+    )
     trainer = Trainer(
         accelerator="cpu",
         devices=1,
@@ -96,12 +104,20 @@ def test_epochs_have_their_own_orders_and_no_block_twice(straight: list[list[int
 
 @pytest.mark.parametrize(
     ("draws", "options", "workers"),
-    [(3, {}, 0), (50, {"limit_val_batches": 1.0}, 0), (0, {"limit_val_batches": 1.0, "val_check_interval": 2}, 0), (1, {}, 2)],
+    [
+        (3, {}, 0),
+        (50, {"limit_val_batches": 1.0}, 0),
+        (0, {"limit_val_batches": 1.0, "val_check_interval": 2}, 0),
+        (1, {}, 2),
+    ],
 )
 def test_the_order_does_not_depend_on_draws_validation_or_workers(
     corpus: Path, straight: list[list[int]], draws: int, options: dict[str, Any], workers: int
 ) -> None:
-    assert train(corpus, Recorder(draws), data={"num_workers": workers}, max_epochs=2, **options) == straight[: 2 * BATCHES]
+    assert (
+        train(corpus, Recorder(draws), data={"num_workers": workers}, max_epochs=2, **options)
+        == straight[: 2 * BATCHES]
+    )
 
 
 @pytest.mark.parametrize("horizon", [{"max_steps": 14}, {"max_epochs": 3}], ids=["steps", "epochs"])
@@ -116,7 +132,12 @@ def test_the_order_does_not_depend_on_draws_validation_or_workers(
     ids=["each step", "each step, with validation", "end of epoch", "after validation"],
 )
 def test_a_run_resumed_from_any_checkpoint_sees_the_rest_of_the_samples(
-    corpus: Path, straight: list[list[int]], tmp_path: Path, horizon: dict[str, int], save: dict[str, Any], options: dict[str, Any]
+    corpus: Path,
+    straight: list[list[int]],
+    tmp_path: Path,
+    horizon: dict[str, int],
+    save: dict[str, Any],
+    options: dict[str, Any],
 ) -> None:
     train(corpus, save_to=tmp_path, save=save, max_epochs=2, **options)
     checkpoints = sorted(tmp_path.glob("step=*.ckpt"))
@@ -133,7 +154,9 @@ def test_a_run_stopped_after_three_batches_twice_sees_every_sample_once(
 ) -> None:
     save = {"every_n_train_steps": 1}
     first = train(corpus, save_to=tmp_path / "1", save=save, max_steps=3)
-    second = train(corpus, save_to=tmp_path / "2", save=save, max_steps=8, resume=tmp_path / "1" / "step=3.ckpt")
+    second = train(
+        corpus, save_to=tmp_path / "2", save=save, max_steps=8, resume=tmp_path / "1" / "step=3.ckpt"
+    )
     third = train(corpus, max_steps=20, resume=tmp_path / "2" / "step=8.ckpt")
     assert first + second + third == straight
 
@@ -143,7 +166,9 @@ def test_runs_stopped_at_two_epoch_ends_do_not_replay_the_first_order(
 ) -> None:
     save = {"every_n_epochs": 1, "save_on_train_epoch_end": True}
     first = train(corpus, save_to=tmp_path / "1", save=save, max_epochs=1)
-    second = train(corpus, save_to=tmp_path / "2", save=save, max_epochs=2, resume=tmp_path / "1" / "step=5.ckpt")
+    second = train(
+        corpus, save_to=tmp_path / "2", save=save, max_epochs=2, resume=tmp_path / "1" / "step=5.ckpt"
+    )
     third = train(corpus, max_epochs=4, resume=tmp_path / "2" / "step=10.ckpt")
     assert first + second + third == straight
 
@@ -151,7 +176,9 @@ def test_runs_stopped_at_two_epoch_ends_do_not_replay_the_first_order(
 def test_epochs_of_a_limited_number_of_batches_move_on_to_the_next_order(
     corpus: Path, straight: list[list[int]]
 ) -> None:
-    assert train(corpus, limit_train_batches=2, max_epochs=3) == straight[0:2] + straight[5:7] + straight[10:12]
+    assert (
+        train(corpus, limit_train_batches=2, max_epochs=3) == straight[0:2] + straight[5:7] + straight[10:12]
+    )
 
 
 def test_accumulation_drops_micro_batches_to_whole_windows_also_over_a_resume(
@@ -161,7 +188,10 @@ def test_accumulation_drops_micro_batches_to_whole_windows_also_over_a_resume(
     seen = train(corpus, accumulate_grad_batches=2, max_epochs=3)
     assert seen == expected
     train(corpus, accumulate_grad_batches=2, max_steps=3, save_to=tmp_path, save={"every_n_train_steps": 1})
-    assert train(corpus, accumulate_grad_batches=2, max_epochs=3, resume=tmp_path / "step=3.ckpt") == expected[6:]
+    assert (
+        train(corpus, accumulate_grad_batches=2, max_epochs=3, resume=tmp_path / "step=3.ckpt")
+        == expected[6:]
+    )
 
 
 def test_the_order_follows_the_global_seed_unless_one_is_given(

@@ -24,7 +24,18 @@ from ilr.data.tokenizer import (
 )
 from ilr.errors import InputError
 
-ALPHABET = list("aab'st12.,!_  \n\n\r\t") + ["\u00a0", "\u2003", "\u0085", "\x1c", "é", "e\u0301", "数", "🦊", "'ll", "  "]
+ALPHABET = list("aab'st12.,!_  \n\n\r\t") + [
+    "\u00a0",
+    "\u2003",
+    "\u0085",
+    "\x1c",
+    "é",
+    "e\u0301",
+    "数",
+    "🦊",
+    "'ll",
+    "  ",
+]
 
 
 def stream(*documents: str) -> Iterator[str | None]:
@@ -65,7 +76,9 @@ def test_encoding_in_pieces_equals_encoding_in_one_go(tokenizer: Tokenizer, seed
         assert sum((tokenizer.encode(piece, add_special_tokens=False).ids for piece in pieces), []) == whole
 
 
-def test_a_long_document_is_encoded_as_if_in_one_go(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_document_is_encoded_as_if_in_one_go(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     documents = [some_text(1, 200_000), "short", some_text(2, 70_000)]
     expected = [tokenizer.encode(text, add_special_tokens=False).ids for text in documents]
     assert ids_of(stream(*documents), tokenizer) == expected
@@ -93,7 +106,9 @@ def test_marker_text_in_a_document_is_ordinary_text(tokenizer: Tokenizer) -> Non
     assert tokenizer.decode(ids, skip_special_tokens=False) == text
 
 
-def test_a_given_tokenizer_treats_marker_text_the_same_even_if_it_is_not_marked_special(tokenizer: Tokenizer) -> None:
+def test_a_given_tokenizer_treats_marker_text_the_same_even_if_it_is_not_marked_special(
+    tokenizer: Tokenizer,
+) -> None:
     described = json.loads(tokenizer.to_str())
     described["added_tokens"][0]["special"] = False
     given = load_tokenizer(json.dumps(described))
@@ -110,7 +125,9 @@ def test_two_processes_train_the_same_tokenizer_to_the_byte(tmp_path: Path) -> N
         "print(train_tokenizer((p for x in texts for p in (x, None)), 1000).to_str())"
     )
     results = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env={"PYTHONHASHSEED": seed}).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=True, env={"PYTHONHASHSEED": seed}
+        ).stdout
         for seed in ("1", "2")
     ]
     assert results[0] == results[1]
@@ -136,7 +153,8 @@ def test_a_small_text_gives_a_small_vocabulary_with_all_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("normalizer", "prefix", "regex"), [({"type": "NFC"}, False, True), (None, True, True), (None, False, False)]
+    ("normalizer", "prefix", "regex"),
+    [({"type": "NFC"}, False, True), (None, True, True), (None, False, False)],
 )
 def test_a_tokenizer_that_splits_otherwise_sees_documents_whole(
     tokenizer: Tokenizer, normalizer: dict[str, str] | None, prefix: bool, regex: bool
@@ -163,7 +181,9 @@ def test_a_tokenizer_that_loses_text_is_refused(tokenizer: Tokenizer) -> None:
         ids_of(stream("two Three"), lossy)
 
 
-def test_truncation_padding_and_added_tokens_of_a_given_tokenizer_are_switched_off(tokenizer: Tokenizer) -> None:
+def test_truncation_padding_and_added_tokens_of_a_given_tokenizer_are_switched_off(
+    tokenizer: Tokenizer,
+) -> None:
     given = Tokenizer.from_str(tokenizer.to_str())
     given.enable_truncation(4)
     given.enable_padding(length=10)
@@ -172,7 +192,9 @@ def test_truncation_padding_and_added_tokens_of_a_given_tokenizer_are_switched_o
 
 
 def test_a_missing_separator_and_a_broken_file_are_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"'</s>' is not in the tokenizer; its special tokens are '{SEPARATOR[:2]}"):
+    with pytest.raises(
+        InputError, match=rf"'</s>' is not in the tokenizer; its special tokens are '{SEPARATOR[:2]}"
+    ):
         separator_of(tokenizer, "</s>")
     with pytest.raises(InputError, match=r"--data\.tokenizer: cannot read .*none\.json"):
         read_tokenizer(tmp_path / "none.json")

@@ -40,9 +40,9 @@ class TrainLoader:
     """Batches of one epoch after another, each epoch in its own order, from any position.
 
     Iterating goes on from the current position to the end of the current epoch; then the next epoch is
-    due. `state_dict()` is {"epoch", "position"}, where position counts the batches handed out, so Lightning
-    (which keeps it in checkpoints) resumes at the next one, with any number of workers. Lightning tells
-    the epoch through `sampler.set_epoch`; that only ever moves forward.
+    due. The state holds the epoch and the position in it, counted in batches handed out: so the next one
+    after a resume is the right one with any number of workers, and whatever epoch Lightning thinks it is.
+    `max_batches` ends every epoch early, as Lightning's `limit_train_batches` does.
     """
 
     def __init__(
@@ -54,30 +54,36 @@ class TrainLoader:
         rank: int = 0,
         world: int = 1,
         accumulate: int = 1,
+        max_batches: int | None = None,
         num_workers: int = 0,
         pin_memory: bool = False,
     ) -> None:
         self.blocks, self.batch_size, self.seed = blocks, batch_size, seed
         self.rank, self.world, self.accumulate = rank, world, accumulate
         self.num_workers, self.pin_memory = num_workers, pin_memory
+        self.max_batches = max_batches
         self.epoch = 0
         self.position = 0
-        if len(self) == 0:
+        if self.whole_length == 0:
             raise InputError(
                 f"the train split has {len(blocks)} blocks of context {blocks.context}, one step of the "
                 f"optimizer takes {batch_size * world * accumulate}: --data.batch_size {batch_size} × {world} "
                 f"processes × {accumulate} accumulated"
             )
 
-    def __len__(self) -> int:
-        """Micro-batches of an epoch for one process."""
+    @property
+    def whole_length(self) -> int:
+        """Micro-batches of an unlimited epoch for one process."""
         return micro_batches_per_epoch(len(self.blocks), self.batch_size * self.world, self.accumulate)
 
+    def __len__(self) -> int:
+        return self.whole_length if self.max_batches is None else min(self.max_batches, self.whole_length)
+
     def __iter__(self) -> Iterator[Batch]:
-        # Lightning calls iter() before it tells the epoch: all is read at the first next().
+        # Lightning may call iter() and restore the state after it: all is read at the first next().
         if self.position >= len(self):
             self.epoch, self.position = self.epoch + 1, 0
-        batches = self.batch_indices(self.epoch)[self.position :]
+        batches = self.batch_indices(self.epoch)[self.position : len(self)]
         for batch in _loader(self.blocks, batches, self.num_workers, self.pin_memory):
             self.position += 1
             yield batch
@@ -95,23 +101,22 @@ class TrainLoader:
             accumulate=self.accumulate,
         )
 
-    def state_dict(self) -> dict[str, int]:
-        """Epoch and batches of it handed out."""
-        return {"epoch": self.epoch, "position": self.position}
+    @property
+    def _order(self) -> str:
+        return f"{len(self.blocks)} blocks in batches of {self.batch_size * self.world}, seed {self.seed}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Epoch, batches of it handed out, and what the order is an order of; plain data."""
+        return {"epoch": self.epoch, "position": self.position, "order": self._order}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there; at the next iter()."""
+        """Go on from there at the next iteration; InputError amid an epoch of another order."""
+        if state["order"] != self._order and 0 < state["position"] < len(self):
+            raise InputError(
+                f"the checkpoint lies in the middle of an epoch of {state['order']}; this run has {self._order}: "
+                "the rest of the epoch is not defined (--data.batch_size × processes, --data.seed, the corpus)"
+            )
         self.epoch, self.position = state["epoch"], state["position"]
-
-    @property
-    def sampler(self) -> "TrainLoader":
-        """Itself: where Lightning looks for `set_epoch`."""
-        return self
-
-    def set_epoch(self, epoch: int) -> None:
-        """Begin this epoch, unless it has begun already or is past."""
-        if epoch > self.epoch:
-            self.epoch, self.position = epoch, 0
 
 
 class EvaluationLoader:

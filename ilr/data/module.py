@@ -120,6 +120,8 @@ class TextData(LightningDataModule):
         self.recipe.tokenizer_content()
         self._key: str | None = None
         self._ready = False
+        self._loader: TrainLoader | None = None
+        self._loader_state: dict[str, Any] = {}
 
     @property
     def seed(self) -> int:
@@ -155,6 +157,14 @@ class TextData(LightningDataModule):
         return 1 if self.trainer is None else self.trainer.accumulate_grad_batches
 
     @property
+    def _max_batches(self) -> int | None:
+        """Micro-batches that `limit_train_batches` leaves of an epoch."""
+        limit = 1.0 if self.trainer is None else self.trainer.limit_train_batches
+        if isinstance(limit, int):
+            return limit
+        return None if limit == 1.0 else int(self.micro_batches * limit)
+
+    @property
     def _pin_memory(self) -> bool:
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
@@ -168,11 +178,26 @@ class TextData(LightningDataModule):
             rank=rank,
             world=world,
             accumulate=self._accumulate,
+            max_batches=self._max_batches,
             num_workers=self.num_workers,
             pin_memory=self._pin_memory,
         )
+        if self._loader_state:
+            loader.load_state_dict(self._loader_state)
+        self._loader, self._loader_state = loader, {}
         rank_zero_only(say)(self._epoch_described(loader))
         return loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """The training loader's state; Lightning keeps it in checkpoints."""
+        return {} if self._loader is None else self._loader.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Have the next training loader go on from there.
+
+        Lightning restores the states of loaders by itself, but not after a checkpoint at an epoch's end.
+        """
+        self._loader_state = state_dict
 
     def _epoch_described(self, loader: TrainLoader) -> str:
         blocks, batch = loader.blocks, loader.batch_size * loader.world
