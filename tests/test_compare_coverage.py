@@ -38,7 +38,7 @@ def coverage(
         nll += generator.normal(size=(size, ARMS, 1, documents)) * arm_document
         nll += generator.normal(size=(size, 1, seeds, 1)) * arm_seed  # a seed's own luck, the same for all
         result, noise = effects(nll * weights, weights, baseline=0)
-        covered += ((result.low <= 0) & (0 <= result.high)).sum(0)
+        covered += ((result.low <= 0) & (result.high >= 0)).sum(0)
         words = verdicts(result, 1e-9)
         called += np.isin(words, ["better", "worse"]).any(-1).sum()
         differing += noise.differs.sum()
@@ -75,11 +75,10 @@ def test_a_far_noisier_arm_is_found_and_does_not_widen_the_others() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("noisier", [3.0, 30.0])
 @pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_with_three_seeds_or_more_a_noisier_arm_hardly_harms_and_with_two_it_does(
-    seeds: int, noisier: float
-) -> None:
+def test_the_more_seeds_the_less_a_noisier_arm_harms(seeds: int, noisier: float) -> None:
     covered, errors, _ = coverage(2000, seeds, documents=25, noisier=noisier)
-    # Two seeds cannot show how noisy an arm is: that is a limit of the design, recorded and not hidden.
-    assert covered[0] > (0.90 if seeds > 2 else 0.80)
-    assert covered[1:].mean() > 0.93
-    assert errors < (0.08 if seeds > 2 else 0.15)
+    # Two seeds cannot show how noisy an arm is, nor can three if it is only 3 times noisier: that is a
+    # limit of the design, recorded here and not hidden.
+    assert covered[0] > (0.92 if seeds == 5 else 0.86)
+    assert covered[1:].mean() > 0.94
+    assert errors < (0.07 if seeds > 2 else 0.13)

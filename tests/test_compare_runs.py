@@ -21,14 +21,16 @@ def operands(label: str) -> list[list[int]]:
     return [[layer, layer] for layer, repeats in enumerate(times) for _ in range(repeats)]
 
 
-def summary_of(label: str, seed: tuple[int, int], loss: float, tokens: int, **changes: Any) -> dict[str, Any]:
-    depth = len(operands(label))
+def summary_of(
+    schedule: str, seed: tuple[int, int], loss: float, tokens: int = 1_000_000, **changes: Any
+) -> dict[str, Any]:
+    depth = len(operands(schedule))
     flops_per_token = 6 * (100_000 + 260_000 * depth)
     return {
         "status": "finished",
-        "label": label,
-        "schedule": label.split("+")[0].replace("-", ","),
-        "operands": operands(label),
+        "label": schedule,
+        "schedule": schedule.split("+")[0].replace("-", ","),
+        "operands": operands(schedule),
         "depth": depth,
         "sharing": "none",
         "positions": "rope",
@@ -54,7 +56,7 @@ def summary_of(label: str, seed: tuple[int, int], loss: float, tokens: int, **ch
 
 def write_run(
     directory: Path,
-    label: str = "1-1-1-1",
+    schedule: str = "1-1-1-1",
     seed: tuple[int, int] = (1, 1),
     nll: Sequence[float] = (3.0, 4.0),
     points: int = 5,
@@ -69,7 +71,7 @@ def write_run(
     table["bytes"] = count * BYTES_PER_TOKEN
     both = [table.assign(split=split) for split in ("validation", "test")]
     pd.concat(both).to_parquet(directory / "documents.parquet", index=False)
-    summary = summary_of(label, seed, total.sum() / count.sum(), tokens=1_000_000, **changes)
+    summary = summary_of(schedule, seed, total.sum() / count.sum(), **changes)
     (directory / "config.yaml").write_text("{}")
     (directory / "history.jsonl").write_text(history(summary, points))
     (directory / "summary.json").write_text(json.dumps(summary))
@@ -100,7 +102,7 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     curve = read_curve(run)
     assert curve.tokens.tolist() == [250_000, 500_000, 750_000, 1_000_000]
     assert curve.loss[-1] == pytest.approx(run.val_loss)
-    assert read_documents(run, "test")["nll"].tolist() == [300.0, 1200.0]
+    assert read_documents(run, "test").nll.tolist() == [300.0, 1200.0]
 
 
 def test_runs_are_found_below_any_directory_and_counted_once(tmp_path: Path) -> None:
@@ -168,8 +170,8 @@ def test_missing_or_unreadable_documents_are_named(tmp_path: Path) -> None:
     directory = write_run(tmp_path / "run")
     [run], _ = find_runs([tmp_path])
     (directory / "documents.parquet").write_bytes(b"not a table")
-    with pytest.raises(InputError, match="documents.parquet cannot be read"):
+    with pytest.raises(InputError, match="parquet cannot be read"):
         read_documents(run, "test")
     (directory / "documents.parquet").unlink()
-    with pytest.raises(InputError, match="has no documents.parquet"):
+    with pytest.raises(InputError, match="it is needed to pair runs"):
         read_documents(run, "test")

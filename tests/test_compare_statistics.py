@@ -43,7 +43,7 @@ def test_two_arms_two_seeds_three_documents_come_out_as_by_hand() -> None:
     # Documents: differences −4 −12 −4 and −6 −20 +2, less −0.05 and −0.06 per token: 1 −2 1 and 0 −8 8,
     # on average 0.5 −5 4.5; its variance of the mean is 3/2 · (0.25 + 25 + 20.25) / 400².
     both = 1.5 * 45.5 / 400**2
-    # What document and seed vary in together: ± (0.5, 3, −3.5), 3 · 2 · (0.25 + 9 + 12.25) / (2 · 1 · 2) / 400².
+    # What document and seed vary in together: ± (0.5, 3, −3.5), 3 · 2 · (0.25 + 9 + 12.25) / (2 · 2) / 400².
     together = 3 * 2 * 21.5 / (1 * 2 * 2) / 400**2
     documents = both - together
     variance = 2.5e-5 + documents
@@ -164,7 +164,9 @@ def test_holm_does_not_depend_on_the_order_of_the_arms() -> None:
         (+0.001, 0.003, math.nan, "seed noise unknown"),
     ],
 )
-def test_a_verdict_needs_certainty_and_size(difference: float, margin: float, p: float, expected: str) -> None:
+def test_a_verdict_needs_certainty_and_size(
+    difference: float, margin: float, p: float, expected: str
+) -> None:
     one = np.array([1])
     result = Effects(
         difference=one * difference,

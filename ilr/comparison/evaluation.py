@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 
 from ilr.comparison.arms import Arm
-from ilr.comparison.runs import Figure, Run, Seeds, Split, read_documents
+from ilr.comparison.runs import Documents, Figure, Run, Seeds, Split, read_documents
 from ilr.errors import InputError
 
 
@@ -53,15 +52,15 @@ def evaluate(arms: Sequence[Arm], split: Split) -> Evaluation:
     same_tokens = len({run.tokenizer_hash for run in runs}) == 1
     seeds = tuple(sorted({seeds for arm in arms for seeds in arm.runs}))
     reference = read_documents(runs[0], split)
-    nll = np.full((len(arms), len(seeds), len(reference)), np.nan)
+    nll = np.full((len(arms), len(seeds), len(reference.nll)), np.nan)
     warnings = []
     for i, arm in enumerate(arms):
         for key, run in arm.runs.items():
             documents = read_documents(run, split)
             _check_same_documents(reference, documents, runs[0], run, same_tokens)
-            if not np.isfinite(documents["nll"]).all():
+            if not np.isfinite(documents.nll).all():
                 raise InputError(f"{run.path}: documents.parquet holds a {split} NLL that is not a number")
-            nll[i, seeds.index(key)] = documents["nll"]
+            nll[i, seeds.index(key)] = documents.nll
             warnings += _check_summary(run, split, documents)
     if not same_tokens:
         warnings.append(
@@ -69,7 +68,7 @@ def evaluate(arms: Sequence[Arm], split: Split) -> Evaluation:
         )
     if len({run.split_hashes.get("train") for run in runs}) > 1:
         warnings.append("runs were trained on different text")
-    size = reference["bytes"].to_numpy(float)
+    size = reference.bytes.astype(float)
     bits = nll / np.log(2)
     return Evaluation(
         split=split,
@@ -77,7 +76,7 @@ def evaluate(arms: Sequence[Arm], split: Split) -> Evaluation:
         arms=tuple(arms),
         seeds=seeds,
         amounts=nll if same_tokens else bits,
-        weights=reference["tokens"].to_numpy(float) if same_tokens else size,
+        weights=reference.tokens.astype(float) if same_tokens else size,
         bits_per_byte=bits.sum(-1) / size.sum(),
         warnings=tuple(warnings),
     )
@@ -95,19 +94,20 @@ def _check_same_text(runs: Sequence[Run], split: Split) -> None:
 
 
 def _check_same_documents(
-    reference: pd.DataFrame, documents: pd.DataFrame, first: Run, run: Run, same_tokens: bool
+    reference: Documents, documents: Documents, first: Run, run: Run, same_tokens: bool
 ) -> None:
-    columns = ["document", "bytes", "tokens"] if same_tokens else ["document", "bytes"]
-    if not documents[columns].equals(reference[columns]):
+    pairs = [(reference.document, documents.document), (reference.bytes, documents.bytes)]
+    if same_tokens:
+        pairs.append((reference.tokens, documents.tokens))
+    if not all(np.array_equal(ours, theirs) for ours, theirs in pairs):
         raise InputError(
-            f"different evaluation text: the documents of {run.path} differ from those of {first.path} "
-            f"in {', '.join(columns)}"
+            f"different evaluation text: the documents of {run.path} are not those of {first.path}"
         )
 
 
-def _check_summary(run: Run, split: Split, documents: pd.DataFrame) -> list[str]:
+def _check_summary(run: Run, split: Split, documents: Documents) -> list[str]:
     reported = run.loss(split)
-    found = documents["nll"].sum() / documents["tokens"].sum()
+    found = documents.nll.sum() / documents.tokens.sum()
     if reported is None or abs(found - reported) <= 1e-3 * abs(reported):
         return []
     return [f"{run.path}: its documents give {found:.4f} nats per token, its summary {reported:.4f}"]

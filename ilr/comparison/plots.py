@@ -1,7 +1,5 @@
 """The comparison as figures, for 6 arms or for 60, large enough in type for a small card."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -13,11 +11,8 @@ from matplotlib.ticker import EngFormatter
 
 from ilr.comparison.analysis import Comparison
 from ilr.comparison.arms import Arm
+from ilr.comparison.styles import GREY, Style, add_legend, arm_styles
 
-# Okabe and Ito's colours, told apart also by colour-blind readers; yellow is too pale for lines.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-_MARKERS = ("o", "s", "^", "D", "v", "P")
-_GREY = "#B0B0B0"
 _VERDICT_STYLES = {
     "better": ("#0072B2", "o"),
     "worse": ("#D55E00", "s"),
@@ -32,14 +27,6 @@ _TYPE: dict[Any, Any] = {
     "savefig.dpi": 150,
 }
 _SIZE = (6.4, 4.6)
-_FEW, _BEST = len(_COLOURS), 5
-
-
-@dataclass(frozen=True)
-class _Style:
-    colour: str
-    marker: str
-    named: bool
 
 
 def draw(comparison: Comparison, most_effects: int | None = None) -> dict[str, Figure]:
@@ -57,25 +44,28 @@ def curves(comparison: Comparison, against: Literal["tokens", "training_flops"])
     """Validation during training, one line per arm: mean over seeds, with their range as a band."""
     figure, axes = _figure()
     styles = _styles(comparison)
-    tops = []
-    for arm in _drawing_order(comparison, styles):
+    halfway, ends = [], []
+    for arm in comparison.evaluation.arms:
         spent, low, mean, high = _mean_curve(comparison, arm, against)
         if not len(spent):
             continue
         style = styles[arm.label]
-        width = 2.0 if style.named else 0.8
-        axes.plot(spent, mean, color=style.colour, linewidth=width, label=arm.label if style.named else None)
+        look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "zorder": style.layer}
         if style.named:
-            axes.plot(spent[-1:], mean[-1:], style.marker, color=style.colour)
+            axes.plot(spent, mean, markevery=[-1], markersize=8, linewidth=2, label=arm.label, **look)
             axes.fill_between(spent, low, high, color=style.colour, alpha=0.15, linewidth=0)
-        tops.append(np.interp(spent[0] + (spent[-1] - spent[0]) / 5, spent, high))
-    if tops:
-        # The first steps are hundreds of times worse than the end and would flatten the rest.
-        axes.set_ylim(top=max(tops))
+        else:
+            axes.plot(spent, mean, markevery=[-1], linewidth=0.8, **look)
+        ends.append(low[-1])
+        halfway.append(np.interp((spent[0] + spent[-1]) / 2, spent, high))
+    if halfway:
+        # Early losses are far higher and would flatten the differences.
+        bottom, top = min(ends), max(halfway)
+        axes.set_ylim(bottom - 0.06 * (top - bottom), top)
     axes.set_xlabel({"tokens": "training tokens", "training_flops": "training FLOPs"}[against])
     axes.set_ylabel(f"validation {_quantity(comparison)}")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    _legend(axes, styles, "upper right")
+    add_legend(figure, axes, styles)
     return figure
 
 
@@ -85,29 +75,29 @@ def by_parameters(comparison: Comparison) -> Figure:
     styles = _styles(comparison)
     parameters = comparison.table["parameters"].to_numpy(float)
     scores, spreads = _final(comparison)
-    labels = list(comparison.table["label"])
-    for i in sorted(range(len(labels)), key=lambda i: styles[labels[i]].named):
-        style = styles[labels[i]]
+    for label, size, score, spread in zip(styles, parameters, scores, spreads, strict=True):
+        style = styles[label]
         axes.errorbar(
-            parameters[i],
-            scores[i],
-            yerr=None if np.isnan(spreads[i]) else spreads[i],
+            size,
+            score,
+            yerr=spread if style.named and not np.isnan(spread) else None,
             fmt=style.marker,
             color=style.colour,
             markersize=8 if style.named else 5,
-            label=labels[i] if style.named else None,
+            zorder=style.layer,
+            label=label if style.named else None,
         )
     front = pareto_front(parameters, scores)
-    axes.step(
-        parameters[front], scores[front], where="post", color="black", linestyle=":", label="Pareto front"
-    )
+    edge = np.append(front, front[-1:])  # the best stays unbeaten up to the largest
+    reach = np.append(parameters[front], parameters.max())
+    axes.step(reach, scores[edge], where="post", color="black", linestyle=":", label="Pareto front")
     axes.set_xlabel("parameters")
     axes.set_ylabel(f"{comparison.evaluation.split} {_quantity(comparison)}")
     if parameters.max() > 5 * parameters.min():
         axes.set_xscale("log")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.margins(0.08)
-    _legend(axes, styles, "best")
+    add_legend(figure, axes, styles)
     return figure
 
 
@@ -120,10 +110,12 @@ def effect_intervals(comparison: Comparison, most: int | None) -> Figure:
         table = pd.concat([table.head(most // 2), table.tail(most - most // 2)], ignore_index=True)
     figure = Figure(figsize=(_SIZE[0], max(_SIZE[1], 1.6 + 0.26 * len(table))))
     axes = figure.add_subplot()
+    if most is not None and left_out:
+        axes.axhline(most // 2 - 0.5, color="black", linestyle="--", linewidth=0.8)
     axes.axvspan(-comparison.smallest, comparison.smallest, color="black", alpha=0.08, linewidth=0)
     axes.axvline(0, color="black", linewidth=1)
     for verdict, rows in table.groupby("verdict", sort=False):
-        colour, marker = _VERDICT_STYLES.get(str(verdict), (_GREY, "x"))
+        colour, marker = _VERDICT_STYLES.get(str(verdict), (GREY, "x"))
         reach = [rows["delta"] - rows["delta_low"], rows["delta_high"] - rows["delta"]]
         axes.errorbar(
             rows["delta"], rows.index, xerr=reach, fmt=marker, color=colour, label=verdict, capsize=2
@@ -134,14 +126,10 @@ def effect_intervals(comparison: Comparison, most: int | None) -> Figure:
     unit = comparison.evaluation.figure
     axes.set_xlabel(
         f"Δ {comparison.evaluation.split} loss against {comparison.baseline_arm.label}\n({unit}; band: ± δ)"
+        + (f"\n{left_out} arms in the middle, where the line is, are left out" if left_out else "")
     )
-    if left_out:
-        axes.axhline(most // 2 - 0.5 if most else 0, color="black", linestyle="--", linewidth=0.8)
-        axes.set_title(f"{left_out} arms between are left out", fontsize=10)
     if len(table):
-        axes.legend(
-            loc="lower center", bbox_to_anchor=(0.5, 1.0 + 0.3 * bool(left_out) / len(table)), ncols=2
-        )
+        figure.legend(loc="outside upper center", ncols=2)
     return figure
 
 
@@ -159,30 +147,8 @@ def _figure() -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _styles(comparison: Comparison) -> dict[str, _Style]:
-    """The baseline in black, every other arm in a colour where these suffice, else the best few."""
-    baseline = comparison.baseline_arm.label
-    others = [label for label in comparison.table["label"] if label != baseline]
-    coloured = others if len(others) <= _FEW else others[:_BEST]
-    styles = {label: _Style(_GREY, ".", named=False) for label in others}
-    for label, colour, marker in zip(coloured, _COLOURS, _MARKERS, strict=False):
-        styles[label] = _Style(colour, marker, named=True)
-    return styles | {baseline: _Style("black", "*", named=True)}
-
-
-def _drawing_order(comparison: Comparison, styles: dict[str, _Style]) -> Iterable[Arm]:
-    """Unnamed arms below the named ones; these in order of rank, which is the legend's."""
-    by_label = {arm.label: arm for arm in comparison.evaluation.arms}
-    return (
-        by_label[label] for label in sorted(comparison.table["label"], key=lambda label: styles[label].named)
-    )
-
-
-def _legend(axes: Axes, styles: dict[str, _Style], place: Literal["best", "upper right"]) -> None:
-    unnamed = sum(not style.named for style in styles.values())
-    if unnamed:
-        axes.plot([], [], color=_GREY, linewidth=0.8, marker=".", label=f"{unnamed} other arms")
-    axes.legend(loc=place)
+def _styles(comparison: Comparison) -> dict[str, Style]:
+    return arm_styles(list(comparison.table["label"]), comparison.baseline_arm.label)
 
 
 def _mean_curve(

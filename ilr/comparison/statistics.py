@@ -51,7 +51,8 @@ def effects(amounts: np.ndarray, weights: np.ndarray, baseline: int) -> tuple[Ef
 
     The variance of a difference is that of seeds, 2·MSE/S by the pooled residual or, where the arms'
     variances differ, the sum of the two arms' own (Welch), plus that of documents; degrees of freedom
-    by Satterthwaite. With one seed it is that of documents alone, and there is no p.
+    by Satterthwaite, at most those of the two arms' seeds in Welch's case. With one seed it is that of
+    documents alone, and there is no p.
 
     Args:
         amounts: NLL (..., A, S, N), NaN where an arm lacks a seed (in all leading axes alike).
@@ -73,6 +74,10 @@ def effects(amounts: np.ndarray, weights: np.ndarray, baseline: int) -> tuple[Ef
     spread = document_spread + np.where(known, seed_spread, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         degrees = np.where(spread > 0, variance**2 / spread, np.inf)
+        # Welch's bound, held with documents too: two seeds that came out alike by luck would otherwise
+        # leave the documents' many degrees, and certainty that is not there.
+        bound = noise.own_degrees + noise.own_degrees[baseline]
+        degrees = np.where(known & noise.differs[..., None], np.minimum(degrees, bound), degrees)
         t = np.where(difference == 0, 0.0, np.abs(difference) / np.sqrt(variance))
     margin = stats.t.ppf((1 + CONFIDENCE) / 2, degrees) * np.sqrt(variance)
     p = np.where(known, 2 * stats.t.sf(t, degrees), np.nan)
