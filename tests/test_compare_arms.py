@@ -51,6 +51,25 @@ def test_runs_that_differ_in_a_setting_are_two_arms_whose_labels_say_which(
     assert arms[1].label == f"1-1-1-1 [{key}={value}]"
 
 
+def test_an_option_that_only_the_configuration_knows_is_named_from_it(tmp_path: Path) -> None:
+    for name, decay in (("a", 0.1), ("b", 0.01)):
+        run = write_run(tmp_path / name, config_hash=name)
+        options = (
+            f"seed_everything: {len(name)}\nrun_dir: {run}\nmodel: {{width: 64, weight_decay: {decay}}}\n"
+        )
+        (run / "config.yaml").write_text(options)
+    arms, _ = group(find_runs([tmp_path])[0])
+    assert [arm.label for arm in arms] == ["1-1-1-1 [weight_decay=0.1]", "1-1-1-1 [weight_decay=0.01]"]
+
+
+def test_a_long_value_is_named_by_its_digest_and_labels_stay_unique(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        write_run(tmp_path / name, config_hash=name * 64)
+    labels = [arm.label for arm in group(find_runs([tmp_path])[0])[0]]
+    assert len(set(labels)) == 3
+    assert all(len(label) < 40 for label in labels)
+
+
 def test_two_spellings_of_one_function_are_one_arm_and_the_same_seeds_count_once(tmp_path: Path) -> None:
     write_run(tmp_path / "a", "2-2")
     write_run(tmp_path / "b", "2-2", label="(0)x2_(1)x2")
@@ -108,6 +127,16 @@ def test_another_evaluation_text_is_refused(tmp_path: Path) -> None:
     ):
         compare([tmp_path])
     assert len(compare([tmp_path], split="validation").table) == 2
+
+
+def test_with_another_tokenizer_the_text_is_known_by_its_corpus(tmp_path: Path) -> None:
+    write_run(tmp_path / "a")
+    other = {"tokenizer_hash": "bpe-8192", "split_hashes": {"train": "T", "validation": "V", "test": "E"}}
+    write_run(tmp_path / "b", "2-1-1-1", **other)
+    assert len(compare([tmp_path]).table) == 2
+    write_run(tmp_path / "c", "2-2-1-1", **other, corpus_hash="another")
+    with pytest.raises(InputError, match="different evaluation text"):
+        compare([tmp_path])
 
 
 def test_documents_that_do_not_match_are_refused(tmp_path: Path) -> None:

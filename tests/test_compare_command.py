@@ -118,7 +118,7 @@ def test_an_effect_figure_for_a_card_leaves_out_the_middle_and_says_so(tmp_path:
     axes = effect_intervals(comparison, most=4).axes[0]
     shown = [tick.get_text() for tick in axes.get_yticklabels()]
     assert shown == ["9-1-1-1", "8-1-1-1", "3-1-1-1", "2-1-1-1"]
-    assert "4 arms in the middle" in axes.get_xlabel()
+    assert "4 arms left out" in axes.get_xlabel()
 
 
 def test_the_pareto_front_is_what_nothing_beats_in_both() -> None:

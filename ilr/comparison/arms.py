@@ -1,29 +1,29 @@
 """Runs of one configuration are an arm; its runs differ by their seeds alone."""
 
-import hashlib
 import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from ilr.comparison.labels import unique_labels
 from ilr.comparison.runs import Run, Seeds
 from ilr.errors import InputError
 
-# What makes two runs the same configuration, in the order in which a label tells them apart. What a
-# run spent comes last: a diverged run stopped early and is found by the rest.
+# What makes two runs the same configuration. What a run spent comes last: a diverged run stopped early
+# and is found by the rest. `config_hash` leaves out seeds and counts a schedule by its operands.
 SETTINGS = (
+    "operands",
     "learning_rate",
     "positions",
     "injection",
     "parameters",
+    "flops_per_token",
     "precision",
     "tokenizer_hash",
     "corpus_hash",
-    "flops_per_token",
-    "operands",
-    "config_hash_without_seeds",
+    "config_hash",
     "tokens",
 )
 
@@ -49,7 +49,8 @@ class Arm:
 def group(runs: Iterable[Run]) -> tuple[list[Arm], list[Path]]:
     """Arms in order of their first run, and the runs left out because they repeat another one's seeds.
 
-    Schedule and sharing count by their operands: two spellings of one function are one arm.
+    Schedule and sharing count by their operands: two spellings of one function are one arm. Arms of the
+    same label get the settings that tell them apart behind it.
     """
     by_settings: dict[tuple[str, ...], dict[Seeds, Run]] = defaultdict(dict)
     repeated = []
@@ -62,10 +63,9 @@ def group(runs: Iterable[Run]) -> tuple[list[Arm], list[Path]]:
             repeated.append(run.path)
         else:
             seeds_seen[run.seeds] = run
-    arms = [
-        Arm(members[min(members)].label, dict(sorted(members.items()))) for members in by_settings.values()
-    ]
-    return _with_unique_labels(arms), repeated
+    members = [dict(sorted(seeds_seen.items())) for seeds_seen in by_settings.values()]
+    labels = unique_labels([next(iter(runs_of_arm.values())) for runs_of_arm in members])
+    return [Arm(label, runs_of_arm) for label, runs_of_arm in zip(labels, members, strict=True)], repeated
 
 
 def choose_baseline(arms: Sequence[Arm], label: str | None) -> Arm:
@@ -78,7 +78,7 @@ def choose_baseline(arms: Sequence[Arm], label: str | None) -> Arm:
         return _named(arms, label)
     ranked = [arm for arm in arms if not arm.diverged]
     same_size = Counter(arm.first.parameters for arm in ranked)
-    for pattern in (r"1(-1)*", r"1(-1)*(\+(alibi|learned|none))?"):
+    for pattern in (r"1(-1)*", r"1(-1)*(\+(alibi|learned|nope|gelu))+"):
         plain = [arm for arm in ranked if re.fullmatch(pattern, arm.first.label)]
         if plain:
             return max(plain, key=lambda arm: same_size[arm.first.parameters])
@@ -101,35 +101,3 @@ def _named(arms: Sequence[Arm], label: str) -> Arm:
 
 def _settings(run: Run) -> tuple[str, ...]:
     return tuple(json.dumps(getattr(run, name), sort_keys=True) for name in SETTINGS)
-
-
-def _with_unique_labels(arms: list[Arm]) -> list[Arm]:
-    """Arms of the same label get the settings that tell them apart behind it."""
-    by_label: dict[str, list[Arm]] = defaultdict(list)
-    for arm in arms:
-        by_label[arm.label].append(arm)
-    return [
-        arm if len(by_label[arm.label]) == 1 else replace(arm, label=_long_label(arm, by_label[arm.label]))
-        for arm in arms
-    ]
-
-
-def _long_label(arm: Arm, namesakes: list[Arm]) -> str:
-    columns = dict(
-        zip(SETTINGS, zip(*(_settings(other.first) for other in namesakes), strict=True), strict=True)
-    )
-    own = dict(zip(SETTINGS, _settings(arm.first), strict=True))
-    parts: list[str] = []
-    alike = list(range(len(namesakes)))
-    for name, values in columns.items():
-        if len({values[i] for i in alike}) > 1:
-            parts.append(f"{name}={_short(own[name])}")
-            alike = [i for i in alike if values[i] == own[name]]
-        if len(alike) == 1:
-            break
-    return f"{arm.label} [{', '.join(parts)}]"
-
-
-def _short(value: str) -> str:
-    value = value.strip('"')
-    return value if len(value) <= 16 else hashlib.sha256(value.encode()).hexdigest()[:8]

@@ -12,12 +12,14 @@ from tensorboard import program
 
 from ilr.errors import InputError
 
-# TensorBoard smooths curves by 0.6 unless told, which hides differences between schedules.
 _SCALARS = "perplexity|comparison"
 
 
 def link(url: str, tab: str = "timeseries") -> str:
-    """Address of a tab of a running TensorBoard, unsmoothed and filtered to what compares runs."""
+    """Address of a tab of a running TensorBoard, filtered to what compares runs.
+
+    Unsmoothed, since the usual smoothing of 0.6 hides differences between schedules.
+    """
     return f"{url.rstrip('/')}/?smoothing=0&tagFilter={quote(_SCALARS, safe='')}#{tab}"
 
 
@@ -55,6 +57,7 @@ def main(argv: list[str]) -> int:
     print(f"Curves:         {link(url)}")
     print(f"Table of runs:  {link(url, 'hparams')}")
     print(f"Overlays:       {link(url, 'custom_scalars')}")
+    print(f"Comparison:     {link(url, 'text')}")
     print("Ctrl-C ends it.", flush=True)
     with suppress(KeyboardInterrupt):
         Event().wait()

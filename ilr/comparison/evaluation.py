@@ -49,7 +49,8 @@ def evaluate(arms: Sequence[Arm], split: Split) -> Evaluation:
     """Read the documents of every run of these arms; refuse what was not evaluated on the same text."""
     runs = [run for arm in arms for run in arm.runs.values()]
     _check_same_text(runs, split)
-    same_tokens = len({run.tokenizer_hash for run in runs}) == 1
+    tokenizers = {run.tokenizer_hash for run in runs}
+    same_tokens = len(tokenizers) == 1
     seeds = tuple(sorted({seeds for arm in arms for seeds in arm.runs}))
     reference = read_documents(runs[0], split)
     nll = np.full((len(arms), len(seeds), len(reference.nll)), np.nan)
@@ -66,7 +67,7 @@ def evaluate(arms: Sequence[Arm], split: Split) -> Evaluation:
         warnings.append(
             "tokenizers differ: losses per token cannot be compared, ranked by bits per byte only"
         )
-    if len({run.split_hashes.get("train") for run in runs}) > 1:
+    if len({(run.tokenizer_hash, run.split_hashes.get("train")) for run in runs}) > len(tokenizers):
         warnings.append("runs were trained on different text")
     size = reference.bytes.astype(float)
     bits = nll / np.log(2)
@@ -86,11 +87,18 @@ def _check_same_text(runs: Sequence[Run], split: Split) -> None:
     for run in runs:
         if split not in run.split_hashes:
             raise InputError(f"{run.path / 'summary.json'}: 'split_hashes' lacks {split!r}")
-        if run.split_hashes[split] != runs[0].split_hashes[split]:
+        if not _same_text(run, runs[0], split):
             raise InputError(
                 f"different evaluation text: the {split} split of {run.path} is not that of {runs[0].path}; "
                 "compare runs of one text at a time"
             )
+
+
+def _same_text(run: Run, other: Run, split: Split) -> bool:
+    """By the hash of the split; it is one of tokens, so between tokenizers by that of the corpus."""
+    if run.tokenizer_hash == other.tokenizer_hash:
+        return run.split_hashes[split] == other.split_hashes[split]
+    return run.corpus_hash is not None and run.corpus_hash == other.corpus_hash
 
 
 def _check_same_documents(

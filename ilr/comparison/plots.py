@@ -1,4 +1,4 @@
-"""The comparison as figures, for 6 arms or for 60, large enough in type for a small card."""
+"""The comparison as figures, for 6 arms or for 60, with type that a card of 4 × 2 inches can show."""
 
 from typing import Any, Literal
 
@@ -7,11 +7,11 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from ilr.comparison.analysis import Comparison
 from ilr.comparison.arms import Arm
-from ilr.comparison.styles import GREY, Style, add_legend, arm_styles
+from ilr.comparison.styles import GREY, Style, add_legend, arm_styles, type_size
 
 _VERDICT_STYLES = {
     "better": ("#0072B2", "o"),
@@ -26,7 +26,7 @@ _TYPE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
     "savefig.dpi": 150,
 }
-_SIZE = (6.4, 4.6)
+_SIZE = (8.2, 4.2)
 
 
 def draw(comparison: Comparison, most_effects: int | None = None) -> dict[str, Figure]:
@@ -95,6 +95,8 @@ def by_parameters(comparison: Comparison) -> Figure:
     axes.set_ylabel(f"{comparison.evaluation.split} {_quantity(comparison)}")
     if parameters.max() > 5 * parameters.min():
         axes.set_xscale("log")
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.margins(0.08)
     add_legend(figure, axes, styles)
@@ -108,7 +110,7 @@ def effect_intervals(comparison: Comparison, most: int | None) -> Figure:
     if most is not None and len(table) > most:
         left_out = len(table) - most
         table = pd.concat([table.head(most // 2), table.tail(most - most // 2)], ignore_index=True)
-    figure = Figure(figsize=(_SIZE[0], max(_SIZE[1], 1.6 + 0.26 * len(table))))
+    figure = Figure(figsize=(_SIZE[0], max(_SIZE[1], 1.4 + 0.3 * len(table))))
     axes = figure.add_subplot()
     if most is not None and left_out:
         axes.axhline(most // 2 - 0.5, color="black", linestyle="--", linewidth=0.8)
@@ -120,16 +122,16 @@ def effect_intervals(comparison: Comparison, most: int | None) -> Figure:
         axes.errorbar(
             rows["delta"], rows.index, xerr=reach, fmt=marker, color=colour, label=verdict, capsize=2
         )
-    axes.set_yticks(range(len(table)), table["label"], fontsize=12 if len(table) <= 12 else 9)
+    axes.set_yticks(range(len(table)), table["label"], fontsize=type_size(list(table["label"])))
     axes.set_ylim(len(table) - 0.4, -0.6)
     _bound_by_most(axes, table)
     unit = comparison.evaluation.figure
     axes.set_xlabel(
         f"Δ {comparison.evaluation.split} loss against {comparison.baseline_arm.label}\n({unit}; band: ± δ)"
-        + (f"\n{left_out} arms in the middle, where the line is, are left out" if left_out else "")
+        + (f"\n{left_out} arms left out at the line" if left_out else "")
     )
     if len(table):
-        figure.legend(loc="outside upper center", ncols=2)
+        figure.legend(loc="outside right upper")
     return figure
 
 

@@ -1,7 +1,7 @@
 """The table in words and signs: in the terminal, as Markdown, as CSV."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,13 @@ def write_csv(comparison: Comparison, path: Path) -> None:
     _all_rows(comparison).to_csv(path, index=False)
 
 
-def markdown(comparison: Comparison) -> str:
-    """Notes and table for a page or a paper."""
+def markdown(comparison: Comparison, width: int | None = None) -> str:
+    """Notes and table for a page or a paper; below a width in characters, in blocks of columns."""
     header, rows = displayed(comparison)
-    lines = ["# Comparison", "", *(f"- {_escape(note)}" for note in notes(comparison)), ""]
-    lines += ["| " + " | ".join(header) + " |", "|" + "|".join(["---"] + ["---:"] * (len(header) - 1)) + "|"]
-    lines += ["| " + " | ".join(_escape(cell) for cell in row) + " |" for row in rows]
+    lines = ["# Comparison", "", *(f"- {_escape(note)}" for note in notes(comparison))]
+    for block in _blocks(header, rows, width) if width else [range(len(header))]:
+        lines += ["", _markdown_row(header, block), "|---" + "|---:" * (len(block) - 1) + "|"]
+        lines += [_markdown_row(row, block) for row in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -74,6 +75,10 @@ def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) ->
 def _style(row: Sequence[str]) -> str:
     styles = {"better": "green", "worse": "red", "baseline": "bold", "diverged": "dim"}
     return next((styles[cell] for cell in row if cell in styles), "")
+
+
+def _markdown_row(cells: Sequence[str], block: Iterable[int]) -> str:
+    return "| " + " | ".join(_escape(cells[i]) for i in block) + " |"
 
 
 def _escape(text: str) -> str:

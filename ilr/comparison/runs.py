@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,8 +10,14 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as arrow
 import pyarrow.parquet as parquet
+import yaml
 
 from ilr.errors import InputError
+
+try:
+    from yaml import CSafeLoader as YAMLLoader
+except ImportError:  # a PyYAML built without libyaml: the same, slower
+    from yaml import SafeLoader as YAMLLoader  # type: ignore[assignment]
 
 Split = Literal["validation", "test"]
 Figure = Literal["nats per token", "bits per byte"]
@@ -56,7 +62,7 @@ class Run:
     tokenizer_hash: str
     precision: str | None = None
     corpus_hash: str | None = None
-    config_hash_without_seeds: str | None = None
+    config_hash: str | None = None
     test_loss: float | None = None
 
     def loss(self, split: Split) -> float | None:
@@ -131,6 +137,15 @@ def read_curve(run: Run) -> Curve:
     return Curve(*np.array(sorted(rows), dtype=float).reshape(-1, 4).T)
 
 
+def read_options(run: Run) -> dict[str, str]:
+    """The options that a run was started with, flat (`model.width`) and as text; none if unreadable."""
+    try:
+        tree = yaml.load((run.path / CONFIG).read_text(encoding="utf-8"), YAMLLoader)
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return dict(_flat("", tree))
+
+
 def read_documents(run: Run, split: Split) -> Documents:
     """The documents of a split, sorted by name."""
     path = run.path / DOCUMENTS
@@ -202,3 +217,11 @@ def _is_json(line: str) -> bool:
     except json.JSONDecodeError:
         return False
     return True
+
+
+def _flat(prefix: str, tree: object) -> Iterator[tuple[str, str]]:
+    if not isinstance(tree, dict):
+        yield prefix, str(tree)
+        return
+    for key, value in tree.items():
+        yield from _flat(f"{prefix}.{key}" if prefix else str(key), value)

@@ -11,6 +11,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 GREY = "#B0B0B0"
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _BEST = 5
+_SHORT = 18  # characters of a label that take full size
 
 
 @dataclass(frozen=True)
@@ -43,19 +44,22 @@ def arm_styles(ranked: Sequence[str], baseline: str) -> dict[str, Style]:
 
 
 def add_legend(figure: Figure, axes: Axes, styles: dict[str, Style]) -> None:
-    """Name the named arms by rank, then what else has a label, above the axes and never over the data."""
+    """Name the named arms by rank, then what else has a label, beside the axes and never over the data."""
     unnamed = sum(not style.named for style in styles.values())
     if unnamed:
         axes.plot([], [], color=GREY, linewidth=0.8, marker=".", label=f"{unnamed} other arms")
     handles, labels = axes.get_legend_handles_labels()
     order = list(styles)
     by_rank = sorted(zip(labels, handles, strict=True), key=lambda pair: _rank(pair[0], order))
+    names = [label for label, _ in by_rank]
     figure.legend(
-        [handle for _, handle in by_rank],
-        [label for label, _ in by_rank],
-        loc="outside upper center",
-        ncols=3,
+        [handle for _, handle in by_rank], names, loc="outside right upper", fontsize=type_size(names)
     )
+
+
+def type_size(labels: Sequence[str]) -> float:
+    """Points in which labels leave most of a figure to its data, long as they may be."""
+    return float(max(7.0, min(13.0, 13.0 * _SHORT / max(map(len, labels), default=1))))
 
 
 def _rank(label: str, order: Sequence[str]) -> int:

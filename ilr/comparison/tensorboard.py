@@ -14,8 +14,12 @@ from ilr.comparison.analysis import Comparison
 from ilr.comparison.plots import draw
 from ilr.comparison.report import markdown
 
-# Rows of the effect figure on a card: more would be too small to read there.
-_ROWS_ON_A_CARD = 24
+# A card of the Time Series tab shows an image about 410 × 210 pixels large and scales it by leaving
+# pixels out: other sizes would lose thin lines and parts of letters.
+_DOTS_PER_INCH = 50
+_ROWS_ON_A_CARD = 8
+# Characters side by side in the Text tab, which else breaks words to fit all columns in.
+_TEXT_WIDTH = 90
 
 
 def write_summary_run(comparison: Comparison, directory: Path) -> None:
@@ -26,14 +30,14 @@ def write_summary_run(comparison: Comparison, directory: Path) -> None:
     values = [
         _image(f"comparison/{name}", figure) for name, figure in draw(comparison, _ROWS_ON_A_CARD).items()
     ]
-    values += text_pb("comparison/table", np.array(markdown(comparison))).value
+    values += text_pb("comparison/table", np.array(markdown(comparison, _TEXT_WIDTH))).value
     writer.add_event(Event(step=0, summary=Summary(value=values)))
     writer.close()
 
 
 def _image(tag: str, figure: Figure) -> Summary.Value:
     png = io.BytesIO()
-    figure.savefig(png, format="png", dpi=150)
-    width, height = (int(inches * 150) for inches in figure.get_size_inches())
+    figure.savefig(png, format="png", dpi=_DOTS_PER_INCH)
+    width, height = (int(inches * _DOTS_PER_INCH) for inches in figure.get_size_inches())
     image = Summary.Image(encoded_image_string=png.getvalue(), width=width, height=height, colorspace=4)
     return Summary.Value(tag=tag, image=image)
