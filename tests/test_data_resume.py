@@ -1,5 +1,6 @@
 """The data module under a real Trainer: the same samples in every run, also after stopping anywhere."""
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,8 @@ def straight(corpus: Path) -> list[list[int]]:
 
 def test_epochs_have_their_own_orders_and_no_block_twice(straight: list[list[int]]) -> None:
     assert len(straight) == 4 * BATCHES
-    epochs = [sum(straight[start : start + BATCHES], []) for start in range(0, len(straight), BATCHES)]
+    starts = range(0, len(straight), BATCHES)
+    epochs = [list(chain.from_iterable(straight[start : start + BATCHES])) for start in starts]
     for number, epoch in enumerate(epochs):
         assert len(set(epoch)) == len(epoch)
         assert epoch not in epochs[:number]

@@ -42,7 +42,8 @@ class TrainLoader:
     Iterating goes on from the current position to the end of the current epoch; then the next epoch is
     due. The state holds the epoch and the position in it, counted in batches handed out: so the next one
     after a resume is the right one with any number of workers, and whatever epoch Lightning thinks it is.
-    `max_batches` ends every epoch early, as Lightning's `limit_train_batches` does.
+    `limit` ends every epoch early, as Lightning's `limit_train_batches` does: a number of batches (int) or
+    a share of them (float).
     """
 
     def __init__(
@@ -54,30 +55,59 @@ class TrainLoader:
         rank: int = 0,
         world: int = 1,
         accumulate: int = 1,
-        max_batches: int | None = None,
+        limit: int | float = 1.0,
         num_workers: int = 0,
         pin_memory: bool = False,
     ) -> None:
         self.blocks, self.batch_size, self.seed = blocks, batch_size, seed
         self.rank, self.world, self.accumulate = rank, world, accumulate
         self.num_workers, self.pin_memory = num_workers, pin_memory
-        self.max_batches = max_batches
+        self.limit = limit
         self.epoch = 0
         self.position = 0
         if self.whole_length == 0:
             raise InputError(
                 f"the train split has {len(blocks)} blocks of context {blocks.context}, one step of the "
-                f"optimizer takes {batch_size * world * accumulate}: --data.batch_size {batch_size} × {world} "
+                f"optimizer takes {self.global_batch * accumulate}: --data.batch_size {batch_size} × {world} "
                 f"processes × {accumulate} accumulated"
             )
 
     @property
     def whole_length(self) -> int:
         """Micro-batches of an unlimited epoch for one process."""
-        return micro_batches_per_epoch(len(self.blocks), self.batch_size * self.world, self.accumulate)
+        return micro_batches_per_epoch(len(self.blocks), self.global_batch, self.accumulate)
 
     def __len__(self) -> int:
-        return self.whole_length if self.max_batches is None else min(self.max_batches, self.whole_length)
+        whole = self.whole_length
+        return min(self.limit, whole) if isinstance(self.limit, int) else int(whole * self.limit)
+
+    @property
+    def global_batch(self) -> int:
+        """Blocks of a micro-batch over all processes."""
+        return self.batch_size * self.world
+
+    @property
+    def dropped_blocks(self) -> int:
+        """Whole blocks that an epoch leaves out: short last batch, short accumulation window, limit."""
+        return len(self.blocks) - len(self) * self.global_batch
+
+    @property
+    def tokens_per_epoch(self) -> int:
+        """Targets of an epoch over all processes."""
+        return len(self) * self.global_batch * self.blocks.context
+
+    def describe(self) -> str:
+        """What an epoch is made of and what it leaves out, in a line."""
+        blocks, batch = self.blocks, self.global_batch
+        micro_batches, short = divmod(len(blocks), batch)
+        limited = self.whole_length - len(self)
+        return (
+            f"{len(blocks)} blocks of context {blocks.context}; an epoch is {len(self)} micro-batches of "
+            f"{batch} blocks = {len(self) // self.accumulate} steps = {self.tokens_per_epoch} tokens; it "
+            f"leaves out {blocks.dropped_tokens} tokens (short last block), {short} blocks (short "
+            f"last batch), {micro_batches - self.whole_length} micro-batches (short "
+            "accumulation window)" + (f", {limited} micro-batches (limit)" if limited else "")
+        )
 
     def __iter__(self) -> Iterator[Batch]:
         # Lightning may call iter() and restore the state after it: all is read at the first next().
@@ -103,7 +133,7 @@ class TrainLoader:
 
     @property
     def _order(self) -> str:
-        return f"{len(self.blocks)} blocks in batches of {self.batch_size * self.world}, seed {self.seed}"
+        return f"{len(self.blocks)} blocks in batches of {self.global_batch}, seed {self.seed}"
 
     def state_dict(self) -> dict[str, Any]:
         """Epoch, batches of it handed out, and what the order is an order of; plain data."""
@@ -113,8 +143,9 @@ class TrainLoader:
         """Go on from there at the next iteration; InputError amid an epoch of another order."""
         if state["order"] != self._order and 0 < state["position"] < len(self):
             raise InputError(
-                f"the checkpoint lies in the middle of an epoch of {state['order']}; this run has {self._order}: "
-                "the rest of the epoch is not defined (--data.batch_size × processes, --data.seed, the corpus)"
+                f"the checkpoint lies in the middle of an epoch of {state['order']}; this run has "
+                f"{self._order}, so the rest of that epoch is not defined (--data.batch_size × processes, "
+                "--data.seed, the corpus)"
             )
         self.epoch, self.position = state["epoch"], state["position"]
 

@@ -12,13 +12,11 @@ from tokenizers import Tokenizer
 from ilr.data.blocks import EvaluationBlocks, TrainingBlocks
 from ilr.data.cache import cache_directory
 from ilr.data.loaders import EvaluationLoader, TrainLoader
-from ilr.data.order import micro_batches_per_epoch
 from ilr.data.prepare import prepare
 from ilr.data.prepared import PreparedData
 from ilr.data.progress import say
-from ilr.data.recipe import Recipe, check_least, names_of
+from ilr.data.recipe import Recipe, check_least, contexts_of, names_of
 from ilr.data.tokens import DocumentTable
-from ilr.errors import InputError
 
 
 class TextData(LightningDataModule):
@@ -98,18 +96,12 @@ class TextData(LightningDataModule):
             separator_token=separator_token,
             vocab_size=vocab_size,
         )
-        check_least(1, max_documents=max_documents, max_train_tokens=max_train_tokens, context=context)
+        self.contexts = contexts_of(context, eval_contexts)
+        check_least(1, max_documents=max_documents, max_train_tokens=max_train_tokens)
         check_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size)
         check_least(0, num_workers=num_workers, split_seed=split_seed, seed=seed)
         self.max_train_tokens = max_train_tokens
         self.context = context
-        self.contexts = [context, *(eval_contexts or [])]
-        for length in self.contexts[1:]:
-            check_least(1, eval_contexts=length)
-        if len(set(self.contexts)) < len(self.contexts):
-            raise InputError(
-                f"--data.eval_contexts must differ from --data.context and each other, got {self.contexts}"
-            )
         self.batch_size = batch_size
         self.eval_batch_size = eval_batch_size or batch_size
         self.num_workers = num_workers
@@ -153,39 +145,30 @@ class TextData(LightningDataModule):
         return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
 
     @property
-    def _accumulate(self) -> int:
-        return 1 if self.trainer is None else self.trainer.accumulate_grad_batches
-
-    @property
-    def _max_batches(self) -> int | None:
-        """Micro-batches that `limit_train_batches` leaves of an epoch."""
-        limit = 1.0 if self.trainer is None else self.trainer.limit_train_batches
-        if isinstance(limit, int):
-            return limit
-        return None if limit == 1.0 else int(self.micro_batches * limit)
-
-    @property
     def _pin_memory(self) -> bool:
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
-    def train_dataloader(self) -> TrainLoader:
-        """The training batches; says what an epoch is made of and what it leaves out."""
+    def _train_loader(self) -> TrainLoader:
         rank, world = self._rank_and_world
-        loader = TrainLoader(
+        return TrainLoader(
             TrainingBlocks(self._prepared.streams["train"], self.context, "train"),
             batch_size=self.batch_size,
             seed=self.seed,
             rank=rank,
             world=world,
-            accumulate=self._accumulate,
-            max_batches=self._max_batches,
+            accumulate=1 if self.trainer is None else self.trainer.accumulate_grad_batches,
+            limit=1.0 if self.trainer is None else self.trainer.limit_train_batches,
             num_workers=self.num_workers,
             pin_memory=self._pin_memory,
         )
+
+    def train_dataloader(self) -> TrainLoader:
+        """The training batches; says what an epoch is made of and what it leaves out."""
+        loader = self._train_loader()
         if self._loader_state:
             loader.load_state_dict(self._loader_state)
         self._loader, self._loader_state = loader, {}
-        rank_zero_only(say)(self._epoch_described(loader))
+        rank_zero_only(say)(f"data: train: {loader.describe()}")
         return loader
 
     def state_dict(self) -> dict[str, Any]:
@@ -240,22 +223,14 @@ class TextData(LightningDataModule):
         return len(TrainingBlocks(self._prepared.streams["train"], self.context, "train"))
 
     @property
-    def micro_batches(self) -> int:
-        """Micro-batches of an epoch, for each process."""
-        _, world = self._rank_and_world
-        return micro_batches_per_epoch(self.train_blocks, self.batch_size * world, self._accumulate)
-
-    @property
     def dropped_blocks(self) -> int:
-        """Whole blocks that an epoch leaves out: short last batch and short accumulation window."""
-        _, world = self._rank_and_world
-        return self.train_blocks - self.micro_batches * self.batch_size * world
+        """Whole blocks that an epoch leaves out, over all processes."""
+        return self._train_loader().dropped_blocks
 
     @property
     def tokens_per_epoch(self) -> int:
         """Targets trained on in an epoch, over all processes."""
-        _, world = self._rank_and_world
-        return self.micro_batches * self.batch_size * world * self.context
+        return self._train_loader().tokens_per_epoch
 
     def stream(self, split: str) -> NDArray[Any]:
         """The token ids of a split, (tokens,), mapped from disk, read-only."""

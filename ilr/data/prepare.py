@@ -39,6 +39,10 @@ from ilr.errors import InputError
 VERSION = 1
 """Part of the cache key: raise it when the same recipe and text give other files than before."""
 
+TOKENIZER_BYTES = 1 << 27
+"""The tokenizer is trained on about this much text at most: counting words takes memory, and more text
+changes little."""
+
 
 def prepare(recipe: Recipe, cache: Path) -> Manifest:
     """The manifest of the prepared data of this recipe, in `cache / manifest.key`.
@@ -120,9 +124,7 @@ def _build(
     corpora = {role: _Documents(role, group, recipe) for role, group in sources.items()}
     assigned = _assignment(recipe, corpora)
     if content is None:
-        train = assigned["corpus"] == SPLITS.index("train")
-        say(f"data: training a tokenizer of {recipe.vocab_size} entries on {int(train.sum())} documents")
-        tokenizer = train_tokenizer(select(iter(corpora["corpus"]), train), recipe.vocab_size)
+        tokenizer = _trained_tokenizer(recipe, corpora["corpus"], assigned["corpus"])
     else:
         tokenizer = load_tokenizer(content, recipe.separator_token)
     separator = separator_of(tokenizer, recipe.separator_token)
@@ -144,6 +146,19 @@ def _build(
         splits=splits,
         file_sizes={path.name: path.stat().st_size for path in split_files(directory)},
     )
+
+
+def _trained_tokenizer(recipe: Recipe, documents: _Documents, assigned: NDArray[np.uint8]) -> Tokenizer:
+    """A tokenizer trained on the train split; on every n-th of its documents when there is much text."""
+    chosen = np.flatnonzero(assigned == SPLITS.index("train"))
+    sampled = chosen[:: -(-documents.bytes // TOKENIZER_BYTES)]
+    say(
+        f"data: training a tokenizer of {recipe.vocab_size} entries on {len(sampled)} of "
+        f"{len(chosen)} documents of the train split"
+    )
+    mask = np.zeros(len(assigned), dtype=bool)
+    mask[sampled] = True
+    return train_tokenizer(select(iter(documents), mask), recipe.vocab_size)
 
 
 def _assignment(recipe: Recipe, corpora: dict[str, _Documents]) -> dict[str, NDArray[np.uint8]]:

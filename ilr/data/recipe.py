@@ -125,3 +125,18 @@ def check_least(least: int, **options: int | None) -> None:
     for name, value in options.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise InputError(f"--data.{name} must be an integer of at least {least}, got {value!r}")
+
+
+def contexts_of(context: int, eval_contexts: list[int] | None) -> list[int]:
+    """The context lengths to evaluate at, that of training first; InputError when one comes twice."""
+    check_least(1, context=context)
+    contexts = [context]
+    for length in eval_contexts or []:
+        check_least(1, eval_contexts=length)
+        if length in contexts:
+            raise InputError(
+                f"--data.eval_contexts must differ from --data.context {context} and from each other, "
+                f"got {eval_contexts}"
+            )
+        contexts.append(length)
+    return contexts

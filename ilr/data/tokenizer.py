@@ -22,7 +22,7 @@ from ilr.errors import InputError
 SEPARATOR = "<|endoftext|>"
 SMALLEST_VOCABULARY = 257
 """256 bytes and the separator."""
-PIECE_CHARACTERS = 1 << 15
+PIECE_CHARACTERS = 1 << 13
 BATCH_CHARACTERS = 1 << 20
 
 Encoded = tuple[NDArray[np.int64], int]
