@@ -54,7 +54,9 @@ def cost(config: DecoderConfig, plan: Plan, context: int | None = None, bytes_pe
     if plan.num_layers != config.num_layers:
         raise InputError(f"the plan is for {plan.num_layers} layers, the config has {config.num_layers}")
     attention, ffn = attention_weights(config), ffn_weights(config)
-    banks = plan.sharing.num_attention * (attention + config.width) + plan.sharing.num_ffn * (ffn + config.width)
+    banks = plan.sharing.num_attention * (attention + config.width) + plan.sharing.num_ffn * (
+        ffn + config.width
+    )
     once, repeated = _once_and_repeated(config, plan)
     num_attention = sum(visit.attention is not None for visit in plan.visits)
     num_ffn = sum(visit.ffn is not None for visit in plan.visits)
@@ -115,7 +117,11 @@ def _ends_macs(config: DecoderConfig) -> int:
 def _once_and_repeated(config: DecoderConfig, plan: Plan) -> tuple[int, int]:
     runs = Counter[tuple[str, int]]()
     for visit in plan.visits:
-        runs.update((kind, bank) for kind, bank in (("attention", visit.attention), ("ffn", visit.ffn)) if bank is not None)
+        runs.update(
+            (kind, bank)
+            for kind, bank in (("attention", visit.attention), ("ffn", visit.ffn))
+            if bank is not None
+        )
     size = {"attention": attention_weights(config) + config.width, "ffn": ffn_weights(config) + config.width}
     once = sum(size[kind] for (kind, _), count in runs.items() if count == 1)
     return once, sum(size[kind] for (kind, _), count in runs.items() if count > 1)

@@ -11,11 +11,12 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.plugins.io import CheckpointIO
-from lightning.pytorch.utilities.rank_zero import rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.types import STEP_OUTPUT
 
 from ilr.errors import InputError
 from ilr.run_directory import RunDirectory, atomic_write
+from ilr.training import LanguageModel
 
 KEPT = 2
 """Newest checkpoints kept, so that one cut short by a crash leaves the one before it."""
@@ -27,7 +28,9 @@ class AtomicCheckpointIO(CheckpointIO):
     def __init__(self) -> None:
         self.inner = TorchCheckpointIO()
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
         """Write the checkpoint under ``path``; raises `InputError` where the disk does not take it."""
         partial = Path(f"{path}.partial")
         try:
@@ -39,11 +42,17 @@ class AtomicCheckpointIO(CheckpointIO):
             partial.replace(path)
         except (OSError, RuntimeError) as error:
             partial.unlink(missing_ok=True)
-            raise InputError(f"cannot write the checkpoint {path}: {error}; earlier checkpoints are intact") from error
+            raise InputError(
+                f"cannot write the checkpoint {path}: {error}; earlier checkpoints are intact"
+            ) from error
 
-    def load_checkpoint(self, path: str | Path, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
         """Read a checkpoint of plain data."""
-        return self.inner.load_checkpoint(path, map_location or (lambda storage, _: storage), weights_only=True)
+        return self.inner.load_checkpoint(
+            path, map_location or (lambda storage, _: storage), weights_only=True
+        )
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Delete a checkpoint file."""
@@ -88,7 +97,9 @@ class Record:
             try:
                 torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             except Exception as error:  # a cut file fails in many ways: zip, pickle, missing, short read
-                rank_zero_warn(f"the checkpoint {path} cannot be read ({error}); going back to the one before it")
+                rank_zero_warn(
+                    f"the checkpoint {path} cannot be read ({error}); going back to the one before it"
+                )
                 continue
             return path
         return None
@@ -106,7 +117,9 @@ class Checkpoints(Checkpoint):
         self.record = Record.read(directory)
         self._step_before = -1
 
-    def on_train_batch_start(self, trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         """Note the step, to see whether the batch completes one."""
         self._step_before = trainer.global_step
 
@@ -122,7 +135,8 @@ class Checkpoints(Checkpoint):
         """Save, and keep as the best where val/loss is lower than ever."""
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
-        self.save(trainer, float(trainer.callback_metrics["val/loss"]))
+        assert isinstance(module, LanguageModel)
+        self.save(trainer, module.scores["val"].loss)
 
     @staticmethod
     def validates_now(trainer: L.Trainer) -> bool:

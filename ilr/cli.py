@@ -6,7 +6,10 @@ from importlib import import_module
 
 COMMANDS = {
     "fit": ("ilr.training_cli", "train a decoder under a schedule"),
-    "validate": ("ilr.training_cli", "score a checkpoint on the validation split, also under another schedule"),
+    "validate": (
+        "ilr.training_cli",
+        "score a checkpoint on the validation split, also under another schedule",
+    ),
     "test": ("ilr.training_cli", "the same on the test split"),
     "plan": ("ilr.plan_command", "visits and cost of a schedule, without training it"),
     "compare": ("ilr.comparison.command", "finished runs in one table, with statistics and plots"),

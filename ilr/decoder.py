@@ -129,7 +129,9 @@ class Decoder(nn.Module):
     def checked(self, plan: Plan) -> Plan:
         """The plan, or `InputError` where it names layers or bank entries that this decoder does not have."""
         if plan.num_layers != self.config.num_layers:
-            raise InputError(f"the plan is for {plan.num_layers} layers, this decoder has {self.config.num_layers}")
+            raise InputError(
+                f"the plan is for {plan.num_layers} layers, this decoder has {self.config.num_layers}"
+            )
         needed = (plan.sharing.num_attention, plan.sharing.num_ffn)
         held = (len(self.attention), len(self.ffn))
         if any(need > have for need, have in zip(needed, held, strict=True)):
@@ -147,7 +149,9 @@ class Decoder(nn.Module):
     def compute_dtype(self) -> torch.dtype:
         """The type that matrix products run in: autocast's where it is on, else the weights'."""
         kind = self.device.type
-        return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.embedding.weight.dtype
+        return (
+            torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.embedding.weight.dtype
+        )
 
     @property
     def device(self) -> torch.device:

@@ -6,9 +6,10 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.types import STEP_OUTPUT
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
 
 from ilr.metrics import perplexity
 from ilr.plan import Visit
@@ -46,7 +47,9 @@ class Health(L.Callback):
         self._seconds = self._data_seconds = 0.0
         self._timed_steps, self._ended = 0, None
 
-    def on_train_batch_start(self, trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         """Time the wait for data; before a step that will be logged, watch the visits."""
         now = time.perf_counter()
         if self._ended is not None:
@@ -98,10 +101,10 @@ class Health(L.Callback):
 
     def _log(self, trainer: L.Trainer, module: LanguageModel, step: int) -> None:
         sums = torch.stack([module.window.nll, module.window.tokens.double()])
-        nll, tokens = (float(x) for x in trainer.strategy.reduce(sums, reduce_op="sum"))  # type: ignore[union-attr]
+        nll, tokens = trainer.strategy.reduce(sums, reduce_op="sum").tolist()
         loss = nll / tokens if tokens else math.nan
         speed = tokens / max(self._seconds + self._data_seconds, 1e-9)
-        window, optimizer = module.window, trainer.optimizers[0]
+        window = module.window
         figures = {
             "train/loss": loss,
             "train/perplexity": perplexity(loss),
@@ -113,7 +116,6 @@ class Health(L.Callback):
             **{f"health/update_ratio/{kind}": ratio for kind, ratio in self._update_ratios(module).items()},
             **{f"health/state_rms/{visit}": float(rms) for visit, rms in self._rms.items()},
         }
-        del optimizer
         for logger in trainer.loggers:
             logger.log_metrics(figures, step=step)
         steps_left = trainer.estimated_stepping_batches - step
@@ -130,7 +132,10 @@ class Health(L.Callback):
         ratios = {}
         for kind, parameters in _kinds(module).items():
             before = self._weights.get(kind, [])
-            changes = [torch.linalg.vector_norm((p.detach() - b).float()) for p, b in zip(parameters, before, strict=True)]
+            changes = [
+                torch.linalg.vector_norm((p.detach() - b).float())
+                for p, b in zip(parameters, before, strict=True)
+            ]
             sizes = [torch.linalg.vector_norm(b.float()) for b in before]
             ratios[kind] = float(torch.stack(changes).norm() / torch.stack(sizes).norm())
         self._weights = {}
@@ -156,12 +161,17 @@ class ValidationLines(L.Callback):
 def _kinds(module: LanguageModel) -> dict[str, list[nn.Parameter]]:
     """Matrices of the decoder by the part that they belong to."""
     decoder = module.decoder
-    kinds: dict[str, nn.Module] = {"embedding": decoder.embedding, "attention": decoder.attention, "ffn": decoder.ffn}
+    kinds: dict[str, nn.Module] = {
+        "embedding": decoder.embedding,
+        "attention": decoder.attention,
+        "ffn": decoder.ffn,
+    }
     return {kind: [p for p in part.parameters() if p.dim() > 1] for kind, part in kinds.items()}
 
 
 def _last_learning_rate(trainer: L.Trainer) -> float:
     """The peak group's learning rate that the step just taken used."""
     scheduler = trainer.lr_scheduler_configs[0].scheduler
+    assert isinstance(scheduler, LambdaLR)
     factor = scheduler.lr_lambdas[0](scheduler.last_epoch - 1)
     return float(scheduler.base_lrs[0] * factor)

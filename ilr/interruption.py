@@ -5,6 +5,7 @@ from types import FrameType
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.pytorch.utilities.types import STEP_OUTPUT
 
 from ilr.checkpoints import Checkpoints
@@ -34,11 +35,16 @@ class Interruption(L.Callback):
 
     def _receive(self, signum: int, frame: FrameType | None) -> None:
         self.received = signum
-        print(f"\n{signal.Signals(signum).name}: saving at the end of this step; once more to stop at once", flush=True)
+        print(
+            f"\n{signal.Signals(signum).name}: saving at the end of this step; once more to stop at once",
+            flush=True,
+        )
         for other in (signal.SIGINT, signal.SIGTERM):
             signal.signal(other, signal.SIG_DFL)
 
-    def on_train_batch_start(self, trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         """Note the step, to see whether the batch completes one."""
         self._step_before = trainer.global_step
 
@@ -63,13 +69,8 @@ class Interruption(L.Callback):
     def _leave(self, trainer: L.Trainer) -> None:
         received = self.received
         if trainer.world_size > 1:  # any process may have been signalled; all must save together
-            received = int(trainer.strategy.reduce(_tensor(received or 0, trainer), reduce_op="max")) or None  # type: ignore[arg-type]
+            own = torch.tensor(received or 0, device=trainer.strategy.root_device)
+            received = int(trainer.strategy.reduce(own, reduce_op="max")) or None
         if received is not None:
             self.checkpoints.save(trainer)
             raise Interrupted(received, trainer.global_step)
-
-
-def _tensor(value: int, trainer: L.Trainer) -> Any:
-    import torch
-
-    return torch.tensor(value, device=trainer.strategy.root_device)

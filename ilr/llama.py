@@ -42,7 +42,9 @@ def llama_names(decoder: Decoder) -> dict[str, str]:
         names["lm_head.weight"] = "head.weight"
     for layer in range(config.num_layers):
         for theirs, ours in _ATTENTION.items():
-            names[f"model.layers.{layer}.{theirs}.weight"] = f"attention.{sharing.attention[layer]}.{ours}.weight"
+            names[f"model.layers.{layer}.{theirs}.weight"] = (
+                f"attention.{sharing.attention[layer]}.{ours}.weight"
+            )
         for theirs, ours in _FFN.items():
             names[f"model.layers.{layer}.{theirs}.weight"] = f"ffn.{sharing.ffn[layer]}.{ours}.weight"
     return names
@@ -68,7 +70,9 @@ def load_llama_weights(decoder: Decoder, weights: Mapping[str, Tensor]) -> None:
             )
         first = chosen.setdefault(ours, theirs)
         if not torch.equal(weights[first], weights[theirs]):
-            raise InputError(f"{first} and {theirs} differ, but this decoder has one weight for both ({ours})")
+            raise InputError(
+                f"{first} and {theirs} differ, but this decoder has one weight for both ({ours})"
+            )
     for ours, theirs in chosen.items():
         state[ours].copy_(weights[theirs])
 

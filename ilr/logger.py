@@ -4,8 +4,9 @@ import json
 from argparse import Namespace
 from typing import Any
 
-from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from lightning.fabric.loggers.logger import rank_zero_experiment
+from lightning.pytorch.loggers.logger import Logger
+from lightning.pytorch.utilities import rank_zero_only
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams as hparams_records
 
@@ -59,7 +60,7 @@ class RunLogger(Logger):
     def experiment(self) -> SummaryWriter:
         """The TensorBoard writer, opened on first use."""
         if self._writer is None:
-            self._open()
+            self._writer = self._open()
         return self._writer
 
     @rank_zero_only
@@ -75,7 +76,8 @@ class RunLogger(Logger):
     def log_run(self, hyperparameters: dict[str, str | int | float], text: dict[str, str]) -> None:
         """Declare the run to TensorBoard: hyper-parameters with the metrics that will follow, and texts."""
         metrics = {f"final/{name}": None for name in FINAL_METRICS}
-        for record in hparams_records(hyperparameters, metrics):
+        records = hparams_records(hyperparameters, metrics)  # type: ignore[no-untyped-call]
+        for record in records:
             self.experiment.file_writer.add_summary(record)
         for tag, body in text.items():
             self.experiment.add_text(tag, body)
@@ -86,7 +88,11 @@ class RunLogger(Logger):
         """Add one point."""
         step = 0 if step is None else step
         tokens = step * self.tokens_per_step
-        point = {"step": step, "tokens": tokens, "training_flops": tokens * self.flops_per_token}
+        point: dict[str, int | float] = {
+            "step": step,
+            "tokens": tokens,
+            "training_flops": tokens * self.flops_per_token,
+        }
         point.update({tag: float(value) for tag, value in metrics.items() if tag != "epoch"})
         writer = self.experiment
         with self.directory.history.open("a", encoding="utf-8") as file:
@@ -118,7 +124,7 @@ class RunLogger(Logger):
             self._writer.close()
             self._writer = None
 
-    def _open(self) -> None:
+    def _open(self) -> SummaryWriter:
         points = []
         if self._resume_step is not None:
             points = [p for p in read_history(self.directory.history) if p["step"] <= self._resume_step]
@@ -126,10 +132,11 @@ class RunLogger(Logger):
             file.writelines(json.dumps(point) + "\n" for point in points)
         for old in self.directory.path.glob("events.out.tfevents.*"):
             old.unlink()
-        self._writer = SummaryWriter(log_dir=str(self.directory.path), flush_secs=10)
-        self._writer.add_custom_scalars(LAYOUT)
+        writer = SummaryWriter(log_dir=str(self.directory.path), flush_secs=10)
+        writer.add_custom_scalars(LAYOUT)
         for point in points:
-            _mirror(self._writer, point)
+            _mirror(writer, point)
+        return writer
 
 
 def _mirror(writer: SummaryWriter, point: dict[str, Any]) -> None:
@@ -142,5 +149,3 @@ def _mirror(writer: SummaryWriter, point: dict[str, Any]) -> None:
             name = tag.replace("/", "_")
             writer.add_scalar(f"by_tokens/{name}", value, tokens)
             writer.add_scalar(f"by_flops/{name}", value, flops // 10**9)
-
-

@@ -106,7 +106,12 @@ class CorpusNLL(Metric):
 
     def compute(self) -> dict[str, Tensor]:
         """The sums, reduced over processes."""
-        return {"nll": self.nll, "tokens": self.tokens, "means": self.sequence_means, "sequences": self.sequences}
+        return {
+            "nll": self.nll,
+            "tokens": self.tokens,
+            "means": self.sequence_means,
+            "sequences": self.sequences,
+        }
 
     def scores(self) -> Scores:
         """The sums so far; raises `InputError` where nothing was scored."""

@@ -29,7 +29,9 @@ def parameter_groups(
     repeated = {parameter for module, count in runs.items() if count > 1 for parameter in module.parameters()}
     groups: dict[str, list[nn.Parameter]] = {"matrices": [], "repeated matrices": [], "vectors": []}
     for parameter in decoder.parameters():
-        kind = "vectors" if parameter.dim() < 2 else "repeated matrices" if parameter in repeated else "matrices"
+        kind = (
+            "vectors" if parameter.dim() < 2 else "repeated matrices" if parameter in repeated else "matrices"
+        )
         groups[kind].append(parameter)
     decays = {
         "matrices": weight_decay,
@@ -52,7 +54,9 @@ def learning_rate_factor(
     ``warmup_steps``; then half a cosine down to ``floor`` at step ``horizon`` (arXiv 1608.03983), or constant.
     """
     if kind == "cosine" and warmup_steps >= horizon:
-        raise InputError(f"the warm-up must be shorter than the {horizon} steps of training, got {warmup_steps}")
+        raise InputError(
+            f"the warm-up must be shorter than the {horizon} steps of training, got {warmup_steps}"
+        )
 
     def factor(taken: int) -> float:
         step = taken + 1

@@ -1,11 +1,10 @@
-"""Command-line parsers whose errors are one message: what was given, what is allowed, and where."""
+"""Command lines whose errors are one message: what was given, what is allowed, and where. No torch."""
 
 import re
 import sys
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
-from lightning.pytorch.cli import LightningArgumentParser
 
 from ilr.plan import SCHEDULE_EXAMPLES
 
@@ -14,22 +13,16 @@ def fail(message: str) -> NoReturn:
     """Print one error message and exit with status 2 (wrong use)."""
     print(f"error: {tidy(message)}", file=sys.stderr)
     if "model.schedule" in message and "for example" not in message:
-        print(f'hint: a schedule is {SCHEDULE_EXAMPLES}; quoted: --model.schedule "[3,2,1,1]"', file=sys.stderr)
+        print(
+            f'hint: a schedule is {SCHEDULE_EXAMPLES}; quoted: --model.schedule "[3,2,1,1]"', file=sys.stderr
+        )
     raise SystemExit(2)
 
 
-class TrainingParser(LightningArgumentParser):
-    """The parser of the training commands."""
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # type: ignore[override]
-        """Say what is wrong, without the usage of five hundred options."""
-        fail(message)
-
-
 class CommandParser(ArgumentParser):
-    """The parser of the other commands."""
+    """The parser of the commands that do not train."""
 
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # type: ignore[override]
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Say what is wrong in one message."""
         fail(message)
 

@@ -14,7 +14,9 @@ from ilr.errors import InputError
 Sublayers = Literal["both", "attention", "ffn"]
 SharingName = Literal["none", "attention", "ffn", "all"]
 
-SCHEDULE_EXAMPLES = "a list with one count per layer such as [3,2,1,1], or segments such as [{layers: [1,2], times: 4}]"
+SCHEDULE_EXAMPLES = (
+    "a list with one count per layer such as [3,2,1,1], or segments such as [{layers: [1,2], times: 4}]"
+)
 SHARING_EXAMPLES = (
     "none, attention, ffn, all, or a bank index per layer such as {attention: [0,0,0,0], ffn: [0,1,2,3]}"
 )
@@ -33,10 +35,14 @@ class Segment:
 
     def __post_init__(self) -> None:
         if isinstance(self.layers, str | bytes) or not isinstance(self.layers, Sequence) or not self.layers:
-            raise InputError(f"layers of a segment must be a non-empty list such as [1,2], got {self.layers!r}")
+            raise InputError(
+                f"layers of a segment must be a non-empty list such as [1,2], got {self.layers!r}"
+            )
         for layer in self.layers:
             if not _is_integer(layer) or layer < 0:
-                raise InputError(f"a layer must be a whole number from 0, got {layer!r} in {list(self.layers)}")
+                raise InputError(
+                    f"a layer must be a whole number from 0, got {layer!r} in {list(self.layers)}"
+                )
         if not _is_integer(self.times) or self.times < 1:
             raise InputError(
                 f"times must be a whole number of at least 1, got {self.times!r} for layers {list(self.layers)}"
@@ -86,7 +92,12 @@ class Sharing:
     def named(cls, name: SharingName, num_layers: int) -> "Sharing":
         """One of the ALBERT ablation's modes (arXiv 1909.11942): what the layers have in common."""
         own, common = tuple(range(num_layers)), (0,) * num_layers
-        modes = {"none": (own, own), "attention": (common, own), "ffn": (own, common), "all": (common, common)}
+        modes = {
+            "none": (own, own),
+            "attention": (common, own),
+            "ffn": (own, common),
+            "all": (common, common),
+        }
         if name not in modes:
             raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {name!r}")
         return cls(*modes[name])
@@ -235,16 +246,18 @@ class Plan:
     def short_form(self) -> tuple[int, ...] | None:
         """Times per layer where the schedule is one one-layer segment per layer in order, else None."""
         plain = tuple(Segment((layer,), s.times) for layer, s in enumerate(self.segments))
-        return tuple(s.times for s in self.segments) if plain == self.segments and len(plain) == self.num_layers else None
+        return (
+            tuple(s.times for s in self.segments)
+            if plain == self.segments and len(plain) == self.num_layers
+            else None
+        )
 
     @property
     def schedule(self) -> list[int] | list[dict[str, Any]]:
         """The schedule as plain data, short where it can be: `make_plan` reads it back."""
         if self.short_form is not None:
             return list(self.short_form)
-        return [
-            {"layers": list(s.layers), "times": s.times, "sublayers": s.sublayers} for s in self.segments
-        ]
+        return [{"layers": list(s.layers), "times": s.times, "sublayers": s.sublayers} for s in self.segments]
 
     @property
     def label(self) -> str:
@@ -257,14 +270,16 @@ class Plan:
 
     def table(self) -> str:
         """The visits as fixed-width text, one line each."""
-        rows = [("visit", "layer", "iteration", "attention", "ffn", "slot")]
+        rows: list[tuple[str, ...]] = [("visit", "layer", "iteration", "attention", "ffn", "slot")]
         for number, visit in enumerate(self.visits):
             rows.append((str(number), *("-" if value is None else str(value) for value in visit)))
         return "\n".join("  ".join(f"{cell:>9}" for cell in row) for row in rows)
 
 
 def make_plan(
-    schedule: Sequence[Any], num_layers: int | None = None, sharing: str | Mapping[str, Any] | Sharing = "none"
+    schedule: Sequence[Any],
+    num_layers: int | None = None,
+    sharing: str | Mapping[str, Any] | Sharing = "none",
 ) -> Plan:
     """Compile a schedule and a sharing.
 
@@ -307,7 +322,9 @@ def _segment(entry: object, schedule: Sequence[Any]) -> Segment:
     if isinstance(entry, Segment):
         return entry
     if not isinstance(entry, Mapping):
-        raise InputError(f"schedule mixes counts and segments: {list(schedule)}; it must be {SCHEDULE_EXAMPLES}")
+        raise InputError(
+            f"schedule mixes counts and segments: {list(schedule)}; it must be {SCHEDULE_EXAMPLES}"
+        )
     unknown = sorted(set(entry) - {"layers", "times", "sublayers"}, key=str)
     if unknown or "layers" not in entry:
         wrong = f"unknown key {unknown[0]!r}" if unknown else "no key 'layers'"

@@ -36,12 +36,19 @@ def git_state() -> dict[str, Any]:
     # Only a repository that holds this package speaks for it.
     if git("ls-files", "--error-unmatch", "__init__.py") is None:
         return {"git_commit": None, "git_dirty": None}
-    return {"git_commit": git("rev-parse", "HEAD"), "git_dirty": bool(git("status", "--porcelain", "--", ".."))}
+    return {
+        "git_commit": git("rev-parse", "HEAD"),
+        "git_dirty": bool(git("status", "--porcelain", "--", "..")),
+    }
 
 
 def versions() -> dict[str, str]:
     """Python, this package and the packages that results depend on."""
-    return {"python": platform.python_version(), "ilr": ilr.__version__, **{name: version(name) for name in PACKAGES}}
+    return {
+        "python": platform.python_version(),
+        "ilr": ilr.__version__,
+        **{name: version(name) for name in PACKAGES},
+    }
 
 
 def machine(device: torch.device) -> dict[str, Any]:
@@ -50,8 +57,8 @@ def machine(device: torch.device) -> dict[str, Any]:
     return {"device": device.type, "device_model": model, "threads": torch.get_num_threads()}
 
 
-def config_hash(values: dict[str, Any]) -> str:
-    """Digest of plain configuration values: equal values give equal digests."""
+def digest(values: dict[str, Any]) -> str:
+    """Digest of plain values: equal values give equal digests."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 

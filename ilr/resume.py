@@ -15,17 +15,34 @@ from ilr.errors import InputError
 from ilr.parser import plain
 from ilr.run_directory import RunDirectory
 
-FREE = {
+FREE: dict[str, dict[str, set[str] | None]] = {
     "fit": {
         "model": {"vocab_size"},
         "data": {"num_workers", "cache_dir", "eval_batch_size"},
-        "trainer": {"max_steps", "max_epochs", "devices", "num_nodes", "strategy", "accelerator", "enable_progress_bar"},
+        "trainer": {
+            "max_steps",
+            "max_epochs",
+            "devices",
+            "num_nodes",
+            "strategy",
+            "accelerator",
+            "enable_progress_bar",
+        },
     },
     "validate": {"model": {"schedule", "val_precision"}, "data": None, "trainer": None},
 }
 """Options that may differ from the run's, per command and section; None: all of them."""
 
-IDENTITY = ("corpus", "dataset_config", "dataset_split", "revision", "document", "column", "splits", "split_seed")
+IDENTITY = (
+    "corpus",
+    "dataset_config",
+    "dataset_split",
+    "revision",
+    "document",
+    "column",
+    "splits",
+    "split_seed",
+)
 """Data options that decide which text is read: where one changes, the run's own tokenizer must be given."""
 
 
@@ -105,7 +122,9 @@ def _chosen(cfg: Any) -> Path:
     if cfg.ckpt_path is not None:
         return _existing(cfg.ckpt_path)
     if cfg.run_dir is None:
-        raise InputError("nothing to evaluate: give --ckpt_path FILE, or --run_dir DIR with --weights best or last")
+        raise InputError(
+            "nothing to evaluate: give --ckpt_path FILE, or --run_dir DIR with --weights best or last"
+        )
     directory = RunDirectory(Path(cfg.run_dir))
     record = Record.read(directory)
     if cfg.weights == "best" and record.best is not None:
@@ -132,15 +151,19 @@ def _take_over(command: str, cfg: Any, given: dict[str, Any], stored: dict[str, 
     conflicts = []
     for section, free in FREE[command].items():
         values, own = cfg[section], given.get(section, {})
-        for key, value in stored.get(section, {}).items():
+        for key, value in (stored.get(section) or {}).items():
             if key not in values:
                 continue
             if key not in own:
                 values[key] = value
             elif free is not None and key not in free and plain(own[key]) != plain(value):
                 conflicts.append(f"--{section}.{key} is {plain(own[key])}, the run has {plain(value)}")
-    if "seed_everything" in given and given["seed_everything"] != stored.get("seed_everything", given["seed_everything"]):
-        conflicts.append(f"--seed_everything is {given['seed_everything']}, the run has {stored['seed_everything']}")
+    if "seed_everything" in given and given["seed_everything"] != stored.get(
+        "seed_everything", given["seed_everything"]
+    ):
+        conflicts.append(
+            f"--seed_everything is {given['seed_everything']}, the run has {stored['seed_everything']}"
+        )
     elif "seed_everything" in stored:
         cfg.seed_everything = stored["seed_everything"]
     for key in ("val_every", "save_every", "log_every", "test_after_fit", "held_equal"):

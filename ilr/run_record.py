@@ -4,7 +4,7 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.utilities import rank_zero_only
 
 from ilr.accounting import cost
 from ilr.checkpoints import Record
@@ -29,7 +29,9 @@ GZIP_LIMIT = 2**26
 class RunRecord(L.Callback):
     """Announces the run to terminal and TensorBoard, and writes documents.parquet and summary.json."""
 
-    def __init__(self, directory: RunDirectory, logger: RunLogger, seed: int, held_equal: str, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, directory: RunDirectory, logger: RunLogger, seed: int, held_equal: str, settings: dict[str, Any]
+    ) -> None:
         self.directory, self.logger = directory, logger
         self.seed, self.held_equal, self.settings = seed, held_equal, settings
 
@@ -71,7 +73,9 @@ class RunRecord(L.Callback):
         return tests
 
     @rank_zero_only
-    def finish(self, trainer: L.Trainer, module: LanguageModel, status: str, tests: dict[str, Scores]) -> None:
+    def finish(
+        self, trainer: L.Trainer, module: LanguageModel, status: str, tests: dict[str, Scores]
+    ) -> None:
         """Write documents.parquet and, last, summary.json; print how it ended."""
         write_documents(self.directory, module.data, module.scores)
         summary = summarise(
@@ -98,7 +102,10 @@ class RunRecord(L.Callback):
                 f"  test        loss {summary['test_loss']:.4f} nats/token  perplexity "
                 f"{summary['test_perplexity']:.2f}  {summary['test_bits_per_byte']:.4f} bits per byte"
             )
-        print(f"  record      {self.directory.path}\n  curves      tensorboard --logdir {self.directory.path.parent}", flush=True)
+        print(
+            f"  record      {self.directory.path}\n  curves      tensorboard --logdir {self.directory.path.parent}",
+            flush=True,
+        )
 
 
 def _code(text: str) -> str:

@@ -14,12 +14,18 @@ from ilr.accounting import cost
 from ilr.checkpoints import Record
 from ilr.data import TextData
 from ilr.metrics import Scores
-from ilr.provenance import command_line, config_hash, git_state, machine, versions
+from ilr.provenance import command_line, digest, git_state, machine, versions
 from ilr.run_directory import RunDirectory, atomic_write, read_history
 from ilr.training import SPLITS, LanguageModel
 
-SEEDS = ("init_seed", "dropout_seed", "vocab_size")
-"""Hyper-parameters that do not tell one configuration from another."""
+NOT_IDENTITY = {
+    "model": {"schedule", "sharing", "init_seed", "dropout_seed", "vocab_size"},
+    "data": {"seed", "cache_dir", "num_workers", "eval_batch_size"},
+}
+"""Options that do not tell one configuration from another: seeds, and what changes no number. Schedule and
+sharing count by their operands."""
+
+IDENTITY_OF_TRAINER = ("max_steps", "max_epochs", "accumulate_grad_batches", "gradient_clip_val", "precision")
 
 
 def run_label(module: LanguageModel) -> str:
@@ -38,7 +44,12 @@ def describe(module: LanguageModel, seed: int) -> dict[str, Any]:
         "sharing": module.plan.sharing.name,
         "positions": module.config.positions,
         "injection": module.config.injection,
-        "seeds": {"global": seed, "init": module.init_seed, "data": module.data.seed, "dropout": module.dropout_seed},
+        "seeds": {
+            "global": seed,
+            "init": module.init_seed,
+            "data": module.data.seed,
+            "dropout": module.dropout_seed,
+        },
         "parameters": spent.parameters,
         "parameters_non_embedding": spent.parameters_non_embedding,
         "flops_per_token": spent.flops_per_token,
@@ -104,7 +115,7 @@ def summarise(
             "best": str(directory.checkpoints / record.best.file) if record.best else None,
         },
         "command": command_line(),
-        "config_hash": config_hash(settings),
+        "config_hash": effective_hash(module, settings),
         "corpus_hash": data.manifest.corpus_hash,
         "split_hashes": {split: info.hash for split, info in data.manifest.splits.items()},
         "tokenizer_hash": data.manifest.tokenizer_hash,
@@ -112,6 +123,16 @@ def summarise(
         **git_state(),
         "versions": versions(),
     }
+
+
+def effective_hash(module: LanguageModel, settings: dict[str, Any]) -> str:
+    """Digest of the effective configuration without its seeds: runs of one arm have the same."""
+    kept: dict[str, Any] = {
+        section: {key: value for key, value in settings[section].items() if key not in left_out}
+        for section, left_out in NOT_IDENTITY.items()
+    }
+    trainer = {key: settings["trainer"][key] for key in IDENTITY_OF_TRAINER}
+    return digest({**kept, "trainer": trainer, "operands": module.plan.operands})
 
 
 def tokens_of_a_step(trainer: L.Trainer, data: TextData) -> int:

@@ -8,7 +8,6 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from ilr.accounting import cost
 from ilr.config import DecoderConfig
 from ilr.data import TextData
 from ilr.decoder import Decoder, Observer
@@ -74,12 +73,14 @@ class LanguageModel(L.LightningModule):
         # Any vocabulary passes the checks; the tokenizer's replaces it when the decoder is built.
         self.config = DecoderConfig(vocab_size=1 if vocab_size is None else vocab_size, **model)
         self.plan = make_plan(schedule, self.config.num_layers, sharing)
-        _check_optimisation(learning_rate, warmup_ratio, warmup_steps, min_lr_ratio, extra_steps, weight_decay)
+        _check_optimisation(
+            learning_rate, warmup_ratio, warmup_steps, min_lr_ratio, extra_steps, weight_decay
+        )
         self.save_hyperparameters()
         self.learning_rate, self.lr_schedule = learning_rate, lr_schedule
         self.warmup_ratio, self.warmup_steps = warmup_ratio, warmup_steps
         self.min_lr_ratio, self.extra_steps = min_lr_ratio, extra_steps
-        self.betas, self.adam_eps = tuple(betas), adam_eps
+        self.betas, self.adam_eps = (betas[0], betas[1]), adam_eps
         self.weight_decay, self.repeated_weight_decay = weight_decay, repeated_weight_decay
         self.decay_norms, self.val_precision = decay_norms, val_precision
         self.init_seed, self.dropout_seed = init_seed or 0, dropout_seed or 0
@@ -101,7 +102,9 @@ class LanguageModel(L.LightningModule):
         if self._trainer is not None:
             self._adopt_vocabulary(self.data)
         if self.vocab_size is None:
-            raise InputError("vocab_size is not known: give model.vocab_size, or a data module with a tokenizer")
+            raise InputError(
+                "vocab_size is not known: give model.vocab_size, or a data module with a tokenizer"
+            )
         self.decoder = Decoder(self.config, self.plan, init_seed=self.init_seed)
         if self._trainer is not None:
             check_length(self.decoder.positions, max(self.data.contexts))
@@ -118,7 +121,7 @@ class LanguageModel(L.LightningModule):
     @property
     def data(self) -> TextData:
         """The data module of the trainer."""
-        return self.trainer.datamodule  # type: ignore[attr-defined,no-any-return]
+        return self.trainer.datamodule  # type: ignore[attr-defined]
 
     # -- training ------------------------------------------------------------------------------------------
 
@@ -139,7 +142,7 @@ class LanguageModel(L.LightningModule):
         scored, nominal = self.window.take_step()
         if self.trainer.world_size > 1:
             both = torch.stack([scored, torch.full_like(scored, nominal)])
-            scored, positions = self.trainer.strategy.reduce(both, reduce_op="sum").unbind()  # type: ignore[union-attr]
+            scored, positions = self.trainer.strategy.reduce(both, reduce_op="sum").unbind()
         else:
             positions = torch.full_like(scored, nominal)
         if scored.device.type == "cpu" and torch.equal(scored, positions):
@@ -170,13 +173,19 @@ class LanguageModel(L.LightningModule):
         )
         steps = self.trainer.estimated_stepping_batches
         if steps == float("inf"):
-            raise InputError("the number of steps is not known: give --trainer.max_steps or --trainer.max_epochs")
+            raise InputError(
+                "the number of steps is not known: give --trainer.max_steps or --trainer.max_epochs"
+            )
         warmup = round(self.warmup_ratio * steps) if self.warmup_steps is None else self.warmup_steps
         self.horizon = int(steps)
         self._check_horizon()
-        factor = learning_rate_factor(self.lr_schedule, warmup, self.horizon + self.extra_steps, self.min_lr_ratio)
-        schedule = {"scheduler": LambdaLR(optimizer, factor), "interval": "step"}
-        return {"optimizer": optimizer, "lr_scheduler": schedule}  # type: ignore[typeddict-item]
+        factor = learning_rate_factor(
+            self.lr_schedule, warmup, self.horizon + self.extra_steps, self.min_lr_ratio
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": LambdaLR(optimizer, factor), "interval": "step"},
+        }
 
     def _check_horizon(self) -> None:
         begun = self._begun_horizon
@@ -223,9 +232,7 @@ class LanguageModel(L.LightningModule):
 
     def _begin(self, stage: str) -> None:
         documents = len(self.data.documents(SPLITS[stage]).tokens)
-        self._metrics = [
-            CorpusNLL(documents, SPLITS[stage]).to(self.device) for _ in self.data.contexts
-        ]
+        self._metrics = [CorpusNLL(documents, SPLITS[stage]).to(self.device) for _ in self.data.contexts]
 
     @torch.no_grad()
     def _score(self, batch: Batch, which: int) -> None:
@@ -234,10 +241,10 @@ class LanguageModel(L.LightningModule):
 
     def _eval_logits(self, inputs: Tensor) -> Tensor:
         if self.val_precision == "same":
-            return self.decoder(inputs)  # type: ignore[no-any-return]
+            return self.decoder(inputs)
         with torch.autocast(inputs.device.type, enabled=False):
             wide = {name: tensor.float() for name, tensor in self.decoder.state_dict(keep_vars=True).items()}
-            return torch.func.functional_call(self.decoder, wide, (inputs,))  # type: ignore[no-any-return]
+            return torch.func.functional_call(self.decoder, wide, (inputs,))
 
     def _finish(self, stage: str) -> None:
         """Reduce the sums over processes; figures of the main context lead, others end in _at_CONTEXT."""

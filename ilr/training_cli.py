@@ -5,7 +5,7 @@ import random
 import sys
 import warnings
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import yaml
 from lightning.pytorch import Trainer
@@ -19,12 +19,20 @@ from ilr.errors import InputError
 from ilr.health import Diverged, Health, ValidationLines
 from ilr.interruption import Interrupted, Interruption
 from ilr.logger import RunLogger
-from ilr.parser import TrainingParser, fail, plain
+from ilr.parser import fail, plain
 from ilr.plan import make_plan
 from ilr.resume import AlreadyFinished, Resume, adopt_checkpoint, find_resume
 from ilr.run_directory import RunDirectory, atomic_write
 from ilr.run_record import RunRecord
 from ilr.training import LanguageModel
+
+
+class TrainingParser(LightningArgumentParser):
+    """The parser of the training commands."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Say what is wrong, without the usage of five hundred options."""
+        fail(message)
 
 
 class TrainingCLI(LightningCLI):
@@ -63,7 +71,9 @@ class TrainingCLI(LightningCLI):
             "test": {"model", "datamodule", "dataloaders", "weights_only"},
         }
 
-    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
+    def _prepare_subcommand_parser(
+        self, klass: type, subcommand: str, **kwargs: Any
+    ) -> LightningArgumentParser:
         self._building = subcommand
         return super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
 
@@ -78,7 +88,10 @@ class TrainingCLI(LightningCLI):
         )
         if self._building != "fit":
             parser.add_argument(
-                "--weights", type=Literal["best", "last"], default="best", help="Which checkpoint of --run_dir."
+                "--weights",
+                type=Literal["best", "last"],
+                default="best",
+                help="Which checkpoint of --run_dir.",
             )
             return
         parser.add_argument(
@@ -91,7 +104,10 @@ class TrainingCLI(LightningCLI):
         parser.add_argument("--save_every", type=int, default=200, help="Steps between checkpoints.")
         parser.add_argument("--log_every", type=int, default=10, help="Steps between logged points.")
         parser.add_argument(
-            "--test_after_fit", type=bool, default=True, help="Score the test split with last and best weights."
+            "--test_after_fit",
+            type=bool,
+            default=True,
+            help="Score the test split with last and best weights.",
         )
         parser.add_argument(
             "--held_equal",
@@ -119,7 +135,9 @@ class TrainingCLI(LightningCLI):
         if self.config.subcommand != "fit":
             self.directory, self.evaluated = adopt_checkpoint(cfg, self.given)
         else:
-            path = cfg.run_dir or (Path(cfg.ckpt_path).parent.parent if cfg.ckpt_path else self._default_path())
+            path = cfg.run_dir or (
+                Path(cfg.ckpt_path).parent.parent if cfg.ckpt_path else self._default_path()
+            )
             self.directory = RunDirectory(Path(path))
             self.start = find_resume(self.directory, cfg, self.given)
             _settle_intervals(cfg, self.given)
@@ -144,9 +162,13 @@ class TrainingCLI(LightningCLI):
         if self.config.subcommand != "fit":
             return super().instantiate_trainer(logger=False, plugins=plugins, **kwargs)
         if cfg.trainer.fast_dev_run:
-            raise InputError("--trainer.fast_dev_run leaves no record: use --trainer.max_steps 5 and a --run_dir")
+            raise InputError(
+                "--trainer.fast_dev_run leaves no record: use --trainer.max_steps 5 and a --run_dir"
+            )
         if cfg.trainer.limit_val_batches not in (None, 1.0):
-            raise InputError("--trainer.limit_val_batches would call a part the whole: use --data.max_eval_tokens")
+            raise InputError(
+                "--trainer.limit_val_batches would call a part the whole: use --data.max_eval_tokens"
+            )
         self.directory.create()
         settings = self._save_config()
         logger = RunLogger(self.directory, self.start.step if self.start else None)
@@ -171,10 +193,11 @@ class TrainingCLI(LightningCLI):
         cfg = self.cfg.clone()
         for key in ("run_dir", "resume", "ckpt_path", "config"):
             cfg.pop(key, None)
+        cfg.trainer.val_check_interval = None  # follows from val_every
         text = self._parser("fit").dump(cfg, skip_none=False, skip_validation=True)
         with atomic_write(self.directory.next_config()) as file:
             file.write(text)
-        return yaml.safe_load(text)  # type: ignore[no-any-return]
+        return yaml.safe_load(text)
 
     # -- commands ------------------------------------------------------------------------------------------
 
@@ -227,8 +250,16 @@ def _settle_intervals(cfg: Any, given: dict[str, Any]) -> None:
     for name in ("val_every", "save_every", "log_every"):
         if cfg[name] < 1:
             raise InputError(f"--{name} must be at least 1 step, got {cfg[name]}")
-    asked = set(given.get("trainer", {})) & {"val_check_interval", "check_val_every_n_epoch", "log_every_n_steps"}
-    mine = {"val_check_interval": "--val_every", "check_val_every_n_epoch": "--val_every", "log_every_n_steps": "--log_every"}
+    asked = set(given.get("trainer", {})) & {
+        "val_check_interval",
+        "check_val_every_n_epoch",
+        "log_every_n_steps",
+    }
+    mine = {
+        "val_check_interval": "--val_every",
+        "check_val_every_n_epoch": "--val_every",
+        "log_every_n_steps": "--log_every",
+    }
     for name in sorted(asked):
         if given["trainer"][name] not in (None, cfg.val_every * cfg.trainer.accumulate_grad_batches):
             raise InputError(f"--trainer.{name} counts other units: use {mine[name]} (optimiser steps)")

@@ -1,0 +1,52 @@
+"""A trained decoder back from its file, in any process."""
+
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from ilr.checkpoints import Record
+from ilr.decoder import Decoder
+from ilr.errors import InputError
+from ilr.resume import read_checkpoint
+from ilr.run_directory import RunDirectory
+from ilr.training import LanguageModel
+
+
+def load(path: str | Path, *, weights: str = "best") -> Decoder:
+    """The decoder of a checkpoint file, or of a run directory's ``best`` or ``last`` checkpoint.
+
+    It comes on the CPU in evaluation mode. Raises `InputError` for a missing, damaged or foreign file.
+    """
+    checkpoint = read_checkpoint(checkpoint_path(path, weights))
+    parameters = checkpoint["hyper_parameters"]
+    module = LanguageModel(**parameters)
+    module.configure_model()
+    module.load_state_dict(checkpoint["state_dict"])
+    return module.decoder.eval()
+
+
+def checkpoint_path(path: str | Path, weights: str = "best") -> Path:
+    """The checkpoint file that ``path`` means: itself, or the best or last of a run directory."""
+    path = Path(path)
+    if not path.is_dir():
+        if not path.is_file():
+            raise InputError(f"no checkpoint file or run directory {path}")
+        return path
+    if weights not in ("best", "last"):
+        raise InputError(f"weights must be best or last, got {weights!r}")
+    directory = RunDirectory(path)
+    record = Record.read(directory)
+    found = directory.checkpoints / record.best.file if weights == "best" and record.best else None
+    found = record.newest_readable(directory) if weights == "last" else found
+    if found is None or not found.is_file():
+        raise InputError(f"the run directory {path} has no {weights} checkpoint")
+    return found
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """The tokenizer that lies in the run directory of this checkpoint file or run directory."""
+    path = Path(path)
+    directory = RunDirectory(path if path.is_dir() else path.resolve().parent.parent)
+    if not directory.tokenizer.is_file():
+        raise InputError(f"no {directory.tokenizer}: the checkpoint lies outside its run directory")
+    return Tokenizer.from_file(str(directory.tokenizer))

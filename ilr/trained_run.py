@@ -1,0 +1,66 @@
+"""A trained run back from its directory: its weights, its tokenizer and its text."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tokenizers import Tokenizer
+
+from ilr.data import TextData
+from ilr.decoder import Decoder
+from ilr.errors import InputError
+from ilr.loading import checkpoint_path, load, load_tokenizer
+from ilr.resume import read_checkpoint
+from ilr.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """One checkpoint of a run: which file and step it is, its decoder, and what lies beside it."""
+
+    checkpoint: Path
+    step: int
+    decoder: Decoder
+    tokenizer: Tokenizer
+    directory: RunDirectory
+
+    @classmethod
+    def load(cls, path: str | Path, weights: str = "best") -> "TrainedRun":
+        """A checkpoint file, or a run directory's ``best`` or ``last``; `InputError` for another path."""
+        file = checkpoint_path(path, weights)
+        return cls(
+            checkpoint=file,
+            step=int(read_checkpoint(file)["global_step"]),
+            decoder=load(file),
+            tokenizer=load_tokenizer(file),
+            directory=RunDirectory(file.resolve().parent.parent),
+        )
+
+    @cached_property
+    def separator_id(self) -> int:
+        """The token that stands after each document."""
+        token = self._settings.get("separator_token", "<|endoftext|>")
+        separator = self.tokenizer.token_to_id(token)
+        if separator is None:
+            raise InputError(f"the tokenizer of {self.directory.path} has no separator {token!r}")
+        return separator
+
+    @cached_property
+    def data(self) -> TextData:
+        """The run's text, prepared as for training; raises `InputError` where it has changed since."""
+        data = TextData(**self._settings)
+        data.setup()
+        if data.tokenizer.to_str() != self.tokenizer.to_str():
+            raise InputError(
+                f"the text of {self.directory.path} gives another tokenizer now: it has changed since"
+            )
+        return data
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        if not self.directory.config.is_file():
+            raise InputError(f"no {self.directory.config}: the checkpoint lies outside its run directory")
+        settings: dict[str, Any] = yaml.safe_load(self.directory.config.read_text())["data"]
+        return settings
