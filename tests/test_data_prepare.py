@@ -365,3 +365,30 @@ def test_after_a_kill_the_next_start_prepares_again_and_cleans_up(corpus: Path, 
     assert len(list(cache.glob("*.tmp-*"))) == 1
     assert sorted(text(ready(corpus, cache))) == sorted(LINES)
     assert not list(cache.glob("*.tmp-*"))
+
+
+PEAK = (
+    "import resource, sys\nfrom pathlib import Path\nfrom ilr.data.prepare import prepare\n"
+    "from ilr.data.recipe import Recipe\n"
+    "recipe = Recipe(corpus=(sys.argv[1],), validation=(), test=(), dataset_config=None, dataset_split='train',\n"
+    "    revision=None, column='text', streaming=False, max_documents=None, document='file',\n"
+    "    splits=(0.8, 0.1, 0.1), split_seed=0, tokenizer=None, separator_token='<|endoftext|>', vocab_size=300)\n"
+    "prepare(recipe, Path(sys.argv[2]))\n"
+    "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, 'torch' in sys.modules)"
+)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    peaks = []
+    for megabytes in (4, 32):
+        path = tmp_path / f"{megabytes}.txt"
+        with path.open("w") as file:
+            for number in range(megabytes * 20_000):
+                file.write(f"{number % 1000:06d} the quick brown fox jumps over it\n")
+        command = [sys.executable, "-c", PEAK, str(path), str(tmp_path / "cache")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        peak, torch_imported = done.stdout.split()
+        assert torch_imported == "False"
+        peaks.append(int(peak))
+    assert peaks[1] - peaks[0] < 15, f"peak RSS in MB of 4 MB and 32 MB: {peaks}"

@@ -23,7 +23,7 @@ SEPARATOR = "<|endoftext|>"
 SMALLEST_VOCABULARY = 257
 """256 bytes and the separator."""
 PIECE_CHARACTERS = 1 << 13
-BATCH_CHARACTERS = 1 << 20
+BATCH_CHARACTERS = 1 << 19
 
 Encoded = tuple[NDArray[np.int64], int]
 """Token ids of a piece, and its bytes in UTF-8."""
@@ -168,7 +168,7 @@ def whole_documents(documents: Pieces) -> Pieces:
 def encode_documents(documents: Pieces, tokenizer: Tokenizer, separator: int) -> Iterator[Encoded | None]:
     """Token ids piece by piece, None after each document; equal to encoding each document in one go.
 
-    Works on batches of about a megabyte, in parallel where `tokenizers` is. One piece of each batch is
+    Works on batches of about half a megabyte, in parallel where `tokenizers` is. One piece of each batch is
     decoded again and must give its text: InputError says where it does not.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
