@@ -87,6 +87,16 @@ def test_wrong_use_is_one_line_and_exit_code_2(
     assert printed.err.count("\n") == 1
 
 
+def test_a_missing_package_is_one_line_that_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in [name for name in sys.modules if name.startswith("ilr.comparison.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    assert main([str(tmp_path)]) == 2
+    assert 'is missing: pip install "ilr[compare]"' in capsys.readouterr().err
+
+
 def test_a_summary_run_holds_figures_and_table_in_one_event_file(tmp_path: Path) -> None:
     sweep(tmp_path, ["1-1-1-1", "2-1-1-1"])
     for _ in range(2):

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from ilr.comparison import SMALLEST_EFFECT
 from ilr.comparison.arms import Arm, choose_baseline, group
 from ilr.comparison.evaluation import Evaluation, choose_split, evaluate
 from ilr.comparison.resampling import bootstrap_interval
@@ -15,8 +16,6 @@ from ilr.comparison.runs import Curve, find_runs, read_curve
 from ilr.comparison.statistics import Effects, SeedNoise, effects, verdicts
 from ilr.comparison.table import comparison_table, diverged_table
 from ilr.errors import InputError
-
-SMALLEST_EFFECT = 0.005
 
 
 @dataclass(frozen=True)

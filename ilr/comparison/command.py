@@ -2,20 +2,13 @@
 
 import sys
 from argparse import ArgumentError
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from jsonargparse import ArgumentParser
-from rich.console import Console
+from jsonargparse import ArgumentParser, Namespace
 
-from ilr.comparison.analysis import SMALLEST_EFFECT, Comparison, compare
-from ilr.comparison.plots import draw
-from ilr.comparison.report import markdown, print_report, write_csv
+from ilr.comparison import SMALLEST_EFFECT
 from ilr.errors import InputError
-
-# Width of what is piped or written to a file: wide enough for one table without folding.
-_UNFOLDED = 400
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -56,36 +49,23 @@ def main(argv: list[str]) -> int:
     add_arguments(parser)
     try:
         options = parser.parse_args(argv)
-        comparison = compare(options.runs, options.baseline, options.split, options.delta)
-        output = options.output or default_output(options.runs)
-        write(comparison, output, options.tensorboard)
+        return _run(options)
     except (InputError, ArgumentError) as error:
-        print(f"ilr compare: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    terminal = Console()
-    print_report(comparison, terminal if terminal.is_terminal else Console(width=_UNFOLDED))
-    print(f"\nTable and plots: {output}")
+        message = " ".join(str(error).split())
+    except ModuleNotFoundError as error:
+        message = f'the package {error.name} is missing: pip install "ilr[compare]"'
+    print(f"ilr compare: error: {message}", file=sys.stderr)
+    return 2
+
+
+def _run(options: Namespace) -> int:
+    # Here, not above: these need the extra `compare`, and a missing one is to be said in one line.
+    from ilr.comparison.analysis import compare
+    from ilr.comparison.output import default_directory, show, write
+
+    comparison = compare(options.runs, options.baseline, options.split, options.delta)
+    directory = options.output or default_directory(options.runs)
+    write(comparison, directory, options.tensorboard)
+    show(comparison)
+    print(f"\nTable and plots: {directory}")
     return 0
-
-
-def default_output(runs: Sequence[Path]) -> Path:
-    """Beside the runs if they are below one directory, else here."""
-    alone = runs[0] if len(runs) == 1 and not (runs[0] / "summary.json").exists() else Path()
-    return alone / "comparison"
-
-
-def write(comparison: Comparison, output: Path, tensorboard: bool) -> None:
-    """Write every file of the comparison."""
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--output: {output} cannot be made: {error.strerror}") from None
-    write_csv(comparison, output / "comparison.csv")
-    (output / "comparison.md").write_text(markdown(comparison), encoding="utf-8")
-    for name, figure in draw(comparison).items():
-        figure.savefig(output / f"{name}.png", dpi=150)
-    if tensorboard:
-        # Only now: TensorBoard is slow to load and most comparisons do without.
-        from ilr.comparison.tensorboard import write_summary_run
-
-        write_summary_run(comparison, output)

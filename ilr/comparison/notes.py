@@ -33,8 +33,8 @@ def _noise(comparison: Comparison) -> Iterator[str]:
     own = np.sqrt(noise.own_variance[np.isfinite(noise.own_variance)])
     yield (
         f"Seed noise floor: sd {np.sqrt(noise.residual_variance):.2g} {unit} (arm × seed residual, "
-        f"{noise.degrees} degrees of freedom); the arms' own sd over seeds goes from {own.min():.2g} "
-        f"to {own.max():.2g}."
+        f"{noise.degrees} degree{'s' * (noise.degrees > 1)} of freedom); the arms' own sd over seeds goes from "
+        f"{own.min():.2g} to {own.max():.2g}."
     )
     if noise.differs:
         yield (

@@ -17,8 +17,8 @@ _VERDICT_STYLES = {
     "better": ("#0072B2", "o"),
     "worse": ("#D55E00", "s"),
     "no difference": ("#009E73", "D"),
-    "too noisy": ("#808080", "x"),
-    "seed noise unknown": ("#808080", "x"),
+    "too noisy": ("#606060", "v"),
+    "seed noise unknown": ("#606060", "v"),
 }
 _TYPE: dict[Any, Any] = {
     "font.size": 12,
@@ -124,6 +124,7 @@ def effect_intervals(comparison: Comparison, most: int | None) -> Figure:
         )
     axes.set_yticks(range(len(table)), table["label"], fontsize=type_size(list(table["label"])))
     axes.set_ylim(len(table) - 0.4, -0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     _bound_by_most(axes, table)
     unit = comparison.evaluation.figure
     axes.set_xlabel(
