@@ -182,18 +182,6 @@ class TextData(LightningDataModule):
         """
         self._loader_state = state_dict
 
-    def _epoch_described(self, loader: TrainLoader) -> str:
-        blocks, batch = loader.blocks, loader.batch_size * loader.world
-        incomplete = len(blocks) % batch
-        window = self.dropped_blocks - incomplete
-        return (
-            f"data: train: {len(blocks)} blocks of context {self.context}; an epoch is {len(loader)} "
-            f"micro-batches of {batch} blocks = {len(loader) // loader.accumulate} steps = "
-            f"{self.tokens_per_epoch} tokens; it leaves out {blocks.dropped_tokens} tokens (short last "
-            f"block), {incomplete} blocks (short last batch), {window // batch} micro-batches (short "
-            "accumulation window)"
-        )
-
     def val_dataloader(self) -> list[EvaluationLoader]:
         """One loader per context length: `context`, then `eval_contexts`."""
         return self.evaluation_loaders("validation")
