@@ -84,6 +84,17 @@ def test_sharing_saves_parameters_and_no_compute() -> None:
     }
 
 
+@pytest.mark.parametrize("sharing", ["none", "attention", "ffn", "all"])
+def test_a_schedule_adds_compute_and_no_parameters(sharing: str) -> None:
+    config = DecoderConfig(**SMALL)
+    once = cost(config, make_plan([1, 1, 1, 1], sharing=sharing))
+    more = cost(config, make_plan([3, 2, 1, 1], sharing=sharing))
+    assert more.parameters == once.parameters
+    head = 1024 * 128
+    assert 4 * (more.macs_per_token - head) == 7 * (once.macs_per_token - head)
+    assert 4 * more.cache_bytes_per_token == 7 * once.cache_bytes_per_token
+
+
 def test_flops_are_multiples_of_the_macs_and_causal_ones_count_visible_keys() -> None:
     config, plan = DecoderConfig(**SMALL), make_plan([3, 2, 1, 1])
     full = cost(config, plan, 512)

@@ -1,5 +1,7 @@
 """The decoder runs exactly the plan: unrolled twins, equal operands, injection, causality, refusals."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from oracles import (
@@ -13,8 +15,10 @@ from oracles import (
     tiny_decoder,
     unrolled_twin,
 )
+from safetensors.torch import load_file, load_model, save_model
 from torch import Tensor
 
+from ilr.accounting import cost
 from ilr.decoder import Decoder
 from ilr.metrics import token_nll
 from ilr.plan import Plan, Segment, Sharing, make_plan
@@ -183,6 +187,19 @@ def test_no_logit_depends_on_a_later_token(plan: Plan, positions: str) -> None:
     difference = (decoder(changed) - decoder(TOKENS)).abs().amax((0, 2))
     assert difference[:at].max() <= 1e-12
     assert difference[at:].min() > 1e-6
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("sharing", ["none", "attention", "ffn", "all"])
+def test_weights_saved_once_load_to_the_same_logits(sharing: str, tied: bool, tmp_path: Path) -> None:
+    plan = make_plan([3, 2, 1, 1], sharing=sharing)
+    decoder = tiny_decoder(plan, tie_embeddings=tied).float()
+    save_model(decoder, str(tmp_path / "weights.safetensors"))
+    other = Decoder(decoder.config, plan, init_seed=1).eval()
+    assert load_model(other, tmp_path / "weights.safetensors") == (set(), [])
+    assert torch.equal(other(TOKENS), decoder(TOKENS))
+    saved = load_file(tmp_path / "weights.safetensors")
+    assert sum(weight.numel() for weight in saved.values()) == cost(decoder.config, plan).parameters
 
 
 def test_a_shared_sublayer_shares_its_norm_and_every_tensor_has_one_key() -> None:
