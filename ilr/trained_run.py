@@ -50,7 +50,8 @@ class TrainedRun:
     @cached_property
     def data(self) -> TextData:
         """The run's text, prepared as for training; raises `InputError` where it has changed since."""
-        data = TextData(**self._settings)
+        # The configuration gives the context once, to the model.
+        data = TextData(**self._settings | {"context": self.decoder.config.context})
         data.setup()
         if data.tokenizer.to_str() != self.tokenizer.to_str():
             raise InputError(

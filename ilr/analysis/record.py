@@ -24,20 +24,20 @@ class Quantity:
 
 
 QUANTITIES = {
-    "change": Quantity("L2 change", "residual-stream units"),
-    "relative_update": Quantity("relative update", "2‖a−b‖/(‖a‖+‖b‖)"),
-    "second_difference": Quantity("second difference", "residual-stream units"),
+    "change": Quantity("L2 change", "residual units"),
+    "relative_update": Quantity("relative update", "0 to 2"),
+    "second_difference": Quantity("second difference", "residual units"),
     "cosine_before": Quantity("cosine to the state before", ""),
     "cosine_last": Quantity("cosine to the layer's last iteration", ""),
-    "norm": Quantity("norm", "residual-stream units"),
+    "norm": Quantity("norm", "residual units"),
     "effective_rank": Quantity("effective rank", "directions"),
     "lens_loss": Quantity("loss of the logit lens", "nats/token"),
     "lens_accuracy": Quantity("accuracy of the logit lens", "share of tokens"),
     "lens_kl": Quantity("KL from the final prediction", "nats/token"),
     "attention_entropy": Quantity("attention entropy", "nats"),
     "attention_change": Quantity("attention change", "total variation"),
-    "jacobian_norm": Quantity("spectral norm of the Jacobian", "mean over rows"),
-    "jacobian_norm_max": Quantity("spectral norm of the Jacobian", "largest row"),
+    "jacobian_norm": Quantity("Jacobian norm", "spectral, row mean"),
+    "jacobian_norm_max": Quantity("Jacobian norm", "spectral, largest row"),
 }
 
 

@@ -1,0 +1,95 @@
+"""The analysis during training, so that it can be followed from validation to validation."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
+
+from ilr.analysis.batches import Batch
+from ilr.analysis.measure import Extent, analyse
+from ilr.analysis.record import Analysis
+from ilr.analysis.requirement import require_matplotlib
+from ilr.decoder import Decoder
+from ilr.errors import InputError
+from ilr.logger import RunLogger
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class VisitReport(L.Callback):
+    """Figures and scalars of what each visit does, every few validations, to the run's loggers.
+
+    On the command line: ``--trainer.callbacks+=ilr.analysis.VisitReport --trainer.callbacks.every 2``.
+    Training goes on as without it: no gradients, no draws, every training flag as before.
+
+    Args:
+        every: Validations from one report to the next; the first validation has one.
+        tokens: Scored tokens of the validation split to look at.
+        lens: Whether to predict after every visit.
+        attention_tokens: Tokens to compute attention maps for. 0: none.
+        jacobian_positions: Positions to take Jacobians over. 0: none.
+        figures: Whether to draw; without, only scalars are logged.
+    """
+
+    def __init__(
+        self,
+        every: int = 1,
+        tokens: int = 8_192,
+        lens: bool = True,
+        attention_tokens: int = 2_048,
+        jacobian_positions: int = 0,
+        figures: bool = True,
+    ) -> None:
+        if every < 1:
+            raise InputError(f"every must be at least 1, got {every}")
+        if figures:
+            require_matplotlib()
+        self.every, self.figures = every, figures
+        self.extent = Extent(tokens, lens, attention_tokens, jacobian_positions)
+        self.last: Analysis | None = None
+        self._validations = 0
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Report, unless this is a sanity check or not yet the turn."""
+        if trainer.sanity_checking or trainer.state.fn != "fit":
+            return
+        self._validations += 1
+        if (self._validations - 1) % self.every == 0:
+            self._report(trainer, pl_module)
+
+    def state_dict(self) -> dict[str, int]:
+        """Validations so far, so that a resumed run reports when the uninterrupted one would."""
+        return {"validations": self._validations}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Go on counting."""
+        self._validations = state_dict["validations"]
+
+    @rank_zero_only
+    def _report(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        decoder = pl_module.decoder
+        assert isinstance(decoder, Decoder)
+        self.last = analyse(decoder, _first_loader(trainer), self.extent)
+        drawn = self._drawn(self.last) if self.figures else {}
+        for logger in trainer.loggers:
+            logger.log_metrics(self.last.scalars(), step=trainer.global_step)
+            if isinstance(logger, RunLogger | TensorBoardLogger):
+                for name, figure in drawn.items():
+                    logger.experiment.add_figure(
+                        f"visits/{name}", figure, global_step=trainer.global_step, close=False
+                    )
+
+    def _drawn(self, analysis: Analysis) -> "dict[str, Figure]":
+        # Only now: a report of scalars needs no matplotlib.
+        from ilr.analysis.figures import draw
+
+        return draw([analysis])
+
+
+def _first_loader(trainer: L.Trainer) -> Iterable[Batch]:
+    loaders: Any = trainer.val_dataloaders
+    first: Iterable[Batch] = loaders[0] if isinstance(loaders, list | tuple) else loaders
+    return first

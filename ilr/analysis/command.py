@@ -1,0 +1,156 @@
+"""`ilr analyse`: what each visit does in a checkpoint, and what other schedules would do with its weights."""
+
+import sys
+from argparse import ArgumentError
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from jsonargparse import ArgumentParser, Namespace
+
+from ilr.analysis.requirement import require_matplotlib
+from ilr.errors import InputError
+
+if TYPE_CHECKING:
+    from ilr.analysis.record import Analysis
+    from ilr.trained_run import TrainedRun
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `ilr analyse` takes."""
+    parser.add_argument(
+        "checkpoints", type=Path, nargs="+", help="checkpoint files or run directories; several: side by side"
+    )
+    parser.add_argument(
+        "--weights", type=Literal["best", "last"], default="best", help="which checkpoint of a run directory"
+    )
+    parser.add_argument("--tokens", type=int, default=65_536, help="validation tokens to look at")
+    parser.add_argument("--lens", type=bool, default=True, help="predict after every visit (logit lens)")
+    parser.add_argument(
+        "--attention_tokens", type=int, default=8_192, help="of these, tokens to compute attention maps for"
+    )
+    parser.add_argument(
+        "--jacobian_positions", type=int, default=256, help="of these, positions to take Jacobians over"
+    )
+    parser.add_argument(
+        "--schedules",
+        type=list[Any] | None,
+        default=None,
+        help='evaluate under these schedules too, such as "[[1,1,1,1],[4,2,1,1]]"',
+    )
+    parser.add_argument(
+        "--grid",
+        type=str | None,
+        default=None,
+        help="evaluate under every schedule of so many visits of each layer, such as 1..4",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=1.0,
+        help="cost that the best schedule may have, in forward FLOPs of the trained one",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path | None,
+        default=None,
+        help="directory for what is written (default: analysis, in the first run's directory)",
+    )
+    parser.add_argument("--device", type=str, default="cpu", help="device to run on, such as cuda")
+
+
+def main(argv: list[str]) -> int:
+    """Analyse, print and write; the exit code of the command."""
+    parser = ArgumentParser(prog="ilr analyse", description=__doc__, exit_on_error=False, allow_abbrev=False)
+    add_arguments(parser)
+    try:
+        _run(parser.parse_args(argv))
+    except (InputError, ArgumentError) as error:
+        print(f"ilr analyse: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _run(options: Namespace) -> None:
+    asked = options.schedules is not None or options.grid is not None
+    if options.schedules is not None and options.grid is not None:
+        raise InputError("give --schedules or --grid, not both")
+    if asked and len(options.checkpoints) > 1:
+        raise InputError("--schedules and --grid take one checkpoint")
+    require_matplotlib()
+    # Only now: torch and matplotlib are slow to load, and the help does without.
+    from ilr.analysis import figures, output
+    from ilr.analysis.measure import Extent
+    from ilr.analysis.tables import visits_table
+    from ilr.trained_run import TrainedRun
+
+    extent = Extent(options.tokens, options.lens, options.attention_tokens, options.jacobian_positions)
+    runs = [TrainedRun.load(path, options.weights) for path in options.checkpoints]
+    directory = options.output or _default_output(runs)
+    output.make_directory(directory)
+    analyses = [_analysed(run, extent, options.device) for run in runs]
+    texts = [visits_table(one) for one in analyses]
+    print("\n\n".join(texts))
+    _warn_of_other_text(runs)
+    drawn = figures.draw(analyses)
+    for number, one in enumerate(analyses):
+        one.write(
+            directory / ("analysis.json" if len(analyses) == 1 else f"analysis-{number}-{one.label}.json")
+        )
+    if asked:
+        text, more = _schedules(runs[0], options, directory)
+        print(f"\n{text}")
+        texts.append(text)
+        drawn |= more
+    output.write_figures(drawn, directory)
+    output.write_board(directory, drawn, analyses, "\n\n".join(texts), analyses[0].step or 0)
+    print(f"\nTable, figures and TensorBoard run: {directory}")
+
+
+def _analysed(run: "TrainedRun", extent: Any, device: str) -> "Analysis":
+    from dataclasses import replace
+
+    from ilr.analysis.measure import analyse
+
+    print(f"{run.checkpoint}, step {run.step}, schedule {run.decoder.plan.label}", file=sys.stderr)
+    result = analyse(run.decoder.to(device), run.data.evaluation_loaders("validation")[0], extent)
+    return replace(result, checkpoint=str(run.checkpoint), step=run.step)
+
+
+def _schedules(run: "TrainedRun", options: Namespace, directory: Path) -> tuple[str, dict[str, Any]]:
+    from ilr.analysis import schedule_figures
+    from ilr.analysis.choice import Landscape
+    from ilr.analysis.output import write_schedules
+    from ilr.analysis.schedules import evaluate_schedules, grid_plans, named_plans
+    from ilr.analysis.tables import schedules_table
+
+    if options.grid is not None:
+        plans = grid_plans(run.decoder, options.grid)
+    else:
+        plans = named_plans(run.decoder, options.schedules)
+    batches = run.data.evaluation_loaders("validation")[0]
+
+    def progress(done: int) -> None:
+        print(f"\r{len(plans)} schedules: {done:,} tokens", end="", file=sys.stderr, flush=True)
+
+    evaluated = evaluate_schedules(run.decoder, batches, plans, options.tokens, progress=progress)
+    print(file=sys.stderr)
+    write_schedules(evaluated, directory)
+    landscape = Landscape(evaluated.rows, run.decoder.plan.times_per_layer)
+    drawn = schedule_figures.draw(evaluated, landscape, options.budget)
+    return schedules_table(evaluated, landscape, options.budget), drawn
+
+
+def _default_output(runs: Sequence["TrainedRun"]) -> Path:
+    """Within the first run: ``analysis``, or ``analysis-against-LABELS`` where there are several."""
+    others = "-and-".join(run.decoder.plan.label for run in runs[1:])
+    return runs[0].directory.path / (f"analysis-against-{others}" if others else "analysis")
+
+
+def _warn_of_other_text(runs: Sequence["TrainedRun"]) -> None:
+    tokenizers = {run.tokenizer.to_str() for run in runs}
+    texts = {run.data.manifest.splits["validation"] for run in runs} if len(runs) > 1 else set()
+    if len(tokenizers) > 1 or len(texts) > 1:
+        print(
+            "warning: these runs have other texts or tokenizers; losses are not comparable", file=sys.stderr
+        )
