@@ -11,6 +11,10 @@ COMMANDS = {
         "score a checkpoint on the validation split, also under another schedule",
     ),
     "test": ("ilr.training_cli", "the same on the test split"),
+    "evaluate": (
+        "ilr.evaluation.command",
+        "score a checkpoint with other windows, per document, by position",
+    ),
     "plan": ("ilr.plan_command", "visits and cost of a schedule, without training it"),
     "compare": ("ilr.comparison.command", "finished runs in one table, with statistics and plots"),
     "board": ("ilr.comparison.board", "TensorBoard on runs, opened at the right place"),

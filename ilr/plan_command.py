@@ -43,6 +43,7 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> CommandParser:
     parser = CommandParser(
+        allow_abbrev=False,
         prog="ilr plan",
         description="Visits and cost of a schedule, and beside it the cost of the same layers run once each.",
     )

@@ -70,8 +70,10 @@ class RunDirectory:
             number += 1
         return path
 
-    def create(self) -> None:
-        """Make the folder; raises `InputError` where that is not possible."""
+    def create(self) -> list[Path]:
+        """Make the folder; the folders made, outermost first. Raises `InputError` where that fails."""
+        wanted = [self.checkpoints, self.path, *self.path.parents]
+        missing = [path for path in wanted if not path.exists()][::-1]
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             probe = self.path / ".writable"
@@ -79,6 +81,7 @@ class RunDirectory:
             probe.unlink()
         except OSError as error:
             raise InputError(f"cannot write to --run_dir {self.path}: {error.strerror}") from error
+        return missing
 
 
 @contextmanager

@@ -4,13 +4,14 @@ from typing import Any
 
 import lightning as L
 import torch
+import yaml
 from lightning.pytorch.utilities import rank_zero_only
 
 from ilr.accounting import cost
 from ilr.checkpoints import Record
 from ilr.logger import RunLogger
 from ilr.metrics import Scores
-from ilr.run_directory import RunDirectory
+from ilr.run_directory import RunDirectory, atomic_write
 from ilr.summary import (
     gzip_bits_per_byte,
     hyperparameters,
@@ -30,15 +31,19 @@ class RunRecord(L.Callback):
     """Announces the run to terminal and TensorBoard, and writes documents.parquet and summary.json."""
 
     def __init__(
-        self, directory: RunDirectory, logger: RunLogger, seed: int, held_equal: str, settings: dict[str, Any]
+        self, directory: RunDirectory, logger: RunLogger, seed: int, held_equal: str, config: str
     ) -> None:
         self.directory, self.logger = directory, logger
-        self.seed, self.held_equal, self.settings = seed, held_equal, settings
+        self.seed, self.held_equal, self.config = seed, held_equal, config
+        self.started = False
 
     @rank_zero_only
     def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        """Log plan, cost and hyper-parameters; keep the tokenizer beside the run."""
+        """Keep configuration and tokenizer; log plan, cost and hyper-parameters."""
         assert isinstance(module, LanguageModel)
+        self.started = True
+        with atomic_write(self.directory.next_config()) as file:
+            file.write(self.config)
         spent = cost(module.config, module.plan)
         tokens = tokens_of_a_step(trainer, module.data)
         self.logger.start(tokens, spent.flops_per_token)
@@ -78,8 +83,9 @@ class RunRecord(L.Callback):
     ) -> None:
         """Write documents.parquet and, last, summary.json; print how it ended."""
         write_documents(self.directory, module.data, module.scores)
+        settings = yaml.safe_load(self.config)
         summary = summarise(
-            self.directory, trainer, module, status, self.seed, self.settings, self.held_equal, tests
+            self.directory, trainer, module, status, self.seed, settings, self.held_equal, tests
         )
         if summary["val_loss"] is not None:
             self.logger.log_final({name: summary[name] for name in self.logger.final_metrics})

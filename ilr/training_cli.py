@@ -1,16 +1,19 @@
 """`fit`, `validate`, `test`: LightningCLI over LanguageModel and TextData, and the run directory around it."""
 
+import inspect
 import logging
 import random
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-import yaml
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.utilities import rank_zero_only
 
 from ilr.checkpoints import AtomicCheckpointIO, Checkpoints
 from ilr.config import DecoderConfig
@@ -22,13 +25,16 @@ from ilr.logger import RunLogger
 from ilr.parser import fail, plain
 from ilr.plan import make_plan
 from ilr.resume import AlreadyFinished, Resume, adopt_checkpoint, find_resume
-from ilr.run_directory import RunDirectory, atomic_write
+from ilr.run_directory import RunDirectory
 from ilr.run_record import RunRecord
 from ilr.training import LanguageModel
 
 
 class TrainingParser(LightningArgumentParser):
-    """The parser of the training commands."""
+    """The parser of the training commands: exact option names only."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "allow_abbrev": False})
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Say what is wrong, without the usage of five hundred options."""
@@ -148,12 +154,19 @@ class TrainingCLI(LightningCLI):
     def _default_path(self) -> str:
         model = self.cfg.model
         fields = {name: model[name] for name in DecoderConfig.__dataclass_fields__ if name != "vocab_size"}
-        config = DecoderConfig(vocab_size=1, **fields)
-        plan = make_plan(plain(model.schedule), config.num_layers, plain(model.sharing))
+        with _naming_options():
+            config = DecoderConfig(vocab_size=1, **fields)
+            plan = make_plan(plain(model.schedule), config.num_layers, plain(model.sharing))
         names = [Path(str(file)).stem for file in self.cfg.get("config") or []]
         return f"runs/{'+'.join(names) or 'default'}/{plan.label}{config.label}-s{self.cfg.seed_everything}"
 
     # -- building ------------------------------------------------------------------------------------------
+
+    def instantiate_classes(self) -> None:
+        """Build model, data and trainer; a wrong model value is said with its option's name."""
+        with _naming_options():
+            LanguageModel(**plain(self.cfg.model))
+        super().instantiate_classes()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer, for fit with this run's logger, callbacks and checkpoint files beside the user's own."""
@@ -169,12 +182,13 @@ class TrainingCLI(LightningCLI):
             raise InputError(
                 "--trainer.limit_val_batches would call a part the whole: use --data.max_eval_tokens"
             )
-        self.directory.create()
-        settings = self._save_config()
+        self.made = self.directory.create()
         logger = RunLogger(self.directory, self.start.step if self.start else None)
         own = [] if isinstance(cfg.trainer.logger, bool) else _listed(cfg.trainer.logger)
         checkpoints = Checkpoints(self.directory, cfg.save_every)
-        self.record = RunRecord(self.directory, logger, cfg.seed_everything, cfg.held_equal, settings)
+        self.record = RunRecord(
+            self.directory, logger, cfg.seed_everything, cfg.held_equal, self._effective_config()
+        )
         bar = [TQDMProgressBar(refresh_rate=10)] if cfg.trainer.enable_progress_bar is not False else []
         self.trainer_defaults["callbacks"] = [
             self.record,
@@ -188,16 +202,13 @@ class TrainingCLI(LightningCLI):
             logger=[logger, *own], plugins=plugins, default_root_dir=str(self.directory.path), **kwargs
         )
 
-    def _save_config(self) -> dict[str, Any]:
-        """Keep the effective configuration in the run directory; running from it repeats the run."""
+    def _effective_config(self) -> str:
+        """The configuration as YAML; running from it repeats the run."""
         cfg = self.cfg.clone()
         for key in ("run_dir", "resume", "ckpt_path", "config"):
             cfg.pop(key, None)
         cfg.trainer.val_check_interval = None  # follows from val_every
-        text = self._parser("fit").dump(cfg, skip_none=False, skip_validation=True)
-        with atomic_write(self.directory.next_config()) as file:
-            file.write(text)
-        return yaml.safe_load(text)
+        return str(self._parser("fit").dump(cfg, skip_none=False, skip_validation=True))
 
     # -- commands ------------------------------------------------------------------------------------------
 
@@ -207,14 +218,24 @@ class TrainingCLI(LightningCLI):
         if self.start is not None:
             path = str(self.start.path)
             self.directory.summary_path.unlink(missing_ok=True)
-            print(f"going on from {path} (step {self.start.step})", flush=True)
+            rank_zero_only(print)(f"going on from {path} (step {self.start.step})", flush=True)
         try:
             self.trainer.fit(model, datamodule=datamodule, ckpt_path=path)
         except Diverged:
             self.record.finish(self.trainer, model, "diverged", {})
             raise
+        except InputError:
+            self._leave_nothing_half_made()
+            raise
         tests = self.record.score_tests(self.trainer, model) if self.cfg.test_after_fit else {}
         self.record.finish(self.trainer, model, "finished", tests)
+
+    def _leave_nothing_half_made(self) -> None:
+        if self.record.started or not self.trainer.is_global_zero:
+            return
+        for folder in reversed(self.made):
+            with suppress(OSError):
+                folder.rmdir()
 
     def before_validate(self) -> None:
         """Say which weights are evaluated, and under which schedule."""
@@ -266,12 +287,26 @@ def _settle_intervals(cfg: Any, given: dict[str, Any]) -> None:
     cfg.trainer.val_check_interval = cfg.val_every * cfg.trainer.accumulate_grad_batches
 
 
+@contextmanager
+def _naming_options() -> Iterator[None]:
+    """Put the option's name before a message about a model value."""
+    try:
+        yield
+    except InputError as error:
+        word = str(error).split()[0]
+        known = (
+            word in DecoderConfig.__dataclass_fields__ or word in inspect.signature(LanguageModel).parameters
+        )
+        raise InputError(f"--model.{error}" if known else f"--model.schedule: {error}") from error
+
+
 def _listed(value: Any) -> list[Any]:
     return [] if value is None else list(value) if isinstance(value, list) else [value]
 
 
 def _quiet() -> None:
     """Keep the terminal for what the run has to say."""
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning.fabric.utilities.seed"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     for message in (".*does not have many workers.*", ".*TreeSpec.*", ".*args parameter is intended.*"):
         warnings.filterwarnings("ignore", message)
