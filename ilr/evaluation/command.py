@@ -1,0 +1,142 @@
+"""`ilr evaluate`: the loss of a checkpoint, by other windows, documents alone, by position, by frequency."""
+
+import sys
+from argparse import ArgumentError
+from pathlib import Path
+from typing import Any, Literal
+
+from jsonargparse import ArgumentParser, Namespace
+
+from ilr.errors import InputError
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare what `ilr evaluate` takes."""
+    parser.add_argument("checkpoint", type=Path, help="checkpoint file or run directory")
+    parser.add_argument(
+        "--weights", type=Literal["best", "last"], default="best", help="which checkpoint of a run directory"
+    )
+    parser.add_argument(
+        "--split",
+        type=Literal["validation", "test"] | None,
+        default=None,
+        help="part of the text (default: validation; of --corpus: everything)",
+    )
+    parser.add_argument(
+        "--schedule",
+        type=list[Any] | None,
+        default=None,
+        help='run the same weights under another schedule, such as "[2,2,1,1]"',
+    )
+    parser.add_argument(
+        "--corpus",
+        type=str,
+        nargs="+",
+        default=None,
+        help="other text to score, as --data.corpus of training takes it, through the run's tokenizer",
+    )
+    parser.add_argument(
+        "--document",
+        type=str | None,
+        default=None,
+        help="what a document of --corpus is: file, line, paragraph, or a regular expression (default: the "
+        "run's)",
+    )
+    _number(parser, "context", "score disjoint blocks of so many tokens (default: the model's context)")
+    _number(parser, "window", "most tokens that a prediction sees (default: the model's context)")
+    _number(parser, "stride", "tokens by which windows advance, at most the window (default: the window)")
+    _flag(parser, "documents_alone", "score each document by itself, from the separator as start token")
+    _flag(parser, "by_position", "loss by the number of tokens that the prediction saw")
+    _flag(parser, "by_frequency", "loss by deciles of the training stream, frequent tokens to rare ones")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--tensorboard", action="store_true", help="also as a TensorBoard run below the run directory"
+    )
+    _number(parser, "batch_size", "windows in a batch (default: the run's, fewer where they are longer)")
+    parser.add_argument(
+        "--precision",
+        type=str | None,
+        default=None,
+        help="such as 32-true or bf16-mixed (default: that in which the run was validated)",
+    )
+    parser.add_argument("--device", type=str, default="cpu", help="device to run on, such as cuda")
+
+
+def main(argv: list[str]) -> int:
+    """Evaluate, print and keep; the exit code of the command."""
+    parser = ArgumentParser(prog="ilr evaluate", description=__doc__, exit_on_error=False, allow_abbrev=False)
+    add_arguments(parser)
+    try:
+        _run(parser.parse_args(argv))
+        return 0
+    except (InputError, ArgumentError) as error:
+        message = " ".join(str(error).split())
+    except ModuleNotFoundError as error:
+        message = f'the package {error.name} is missing: pip install "ilr[compare]"'
+    print(f"ilr evaluate: error: {message}", file=sys.stderr)
+    return 2
+
+
+def _spellings(name: str) -> dict[str, None]:
+    return dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
+
+
+def _number(parser: ArgumentParser, name: str, text: str) -> None:
+    parser.add_argument(*_spellings(name), type=int | None, default=None, help=text)
+
+
+def _flag(parser: ArgumentParser, name: str, text: str) -> None:
+    parser.add_argument(*_spellings(name), action="store_true", help=text)
+
+
+def _run(options: Namespace) -> None:
+    if options.context is not None and options.window is not None:
+        raise InputError("give --context or --window, not both")
+    for name in ("context", "window", "stride", "batch_size"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise InputError(f"--{name} must be at least 1, got {value}")
+    if options.document is not None and options.corpus is None:
+        raise InputError("--document belongs to --corpus; a run's own text is cut as in training")
+    # Only now: torch is slow to load, and the help does without.
+    from ilr.evaluation.evaluate import Manner, evaluate
+    from ilr.evaluation.output import name_of, write_board, write_json
+    from ilr.evaluation.subject import (
+        evaluation_precision,
+        load_plan,
+        other_text,
+        own_text,
+        warnings_of,
+        weights_name,
+    )
+    from ilr.trained_run import TrainedRun
+
+    run = TrainedRun.load(options.checkpoint, options.weights)
+    plan = load_plan(run.decoder, options.schedule)
+    if options.corpus is None:
+        text = own_text(run, options.split or "validation")
+    else:
+        text = other_text(run, options.corpus, options.split, options.document)
+    window = options.window or options.context or run.decoder.config.context
+    manner = Manner(
+        window=window,
+        stride=options.stride or window,
+        precision=evaluation_precision(run, options.precision),
+        documents_alone=options.documents_alone,
+        by_position=options.by_position,
+        by_frequency=options.by_frequency,
+        batch_size=options.batch_size,
+        device=options.device,
+    )
+    record = evaluate(run, plan, text, manner)
+    for warning in warnings_of(run, text):
+        print(f"warning: {warning}", file=sys.stderr)
+    print(record.as_json() if options.json else record.as_text())
+    name = name_of(record, text.name, weights_name(options.checkpoint, options.weights))
+    try:
+        kept = [write_json(record, run.directory.path, name)]
+        if options.tensorboard:
+            kept.append(write_board(record, run.directory.path, name))
+    except OSError as error:
+        raise InputError(f"cannot write to {run.directory.path}: {error.strerror}") from None
+    print(f"kept in {' and '.join(map(str, kept))}", file=sys.stderr)

@@ -1,0 +1,131 @@
+"""What is evaluated: which weights, under which schedule and precision, on which text."""
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+from ilr.data import TextData
+from ilr.decoder import Decoder
+from ilr.errors import InputError
+from ilr.loading import checkpoint_path
+from ilr.plan import Plan, make_plan
+from ilr.resume import read_checkpoint
+from ilr.trained_run import TrainedRun
+
+PRECISIONS: dict[str, tuple[torch.dtype, torch.dtype | None]] = {
+    "32-true": (torch.float32, None),
+    "64-true": (torch.float64, None),
+    "bf16-true": (torch.bfloat16, None),
+    "16-true": (torch.float16, None),
+    "bf16-mixed": (torch.float32, torch.bfloat16),
+    "16-mixed": (torch.float32, torch.float16),
+}
+"""Lightning's names → type of the weights, and of matrix products where autocast decides it."""
+
+_SHORT = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed", "16": "16-mixed", "None": "32-true"}
+
+WHOLE = "train"
+"""The split that holds all of a text when nothing is kept apart."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A prepared text, the split of it that is scored, and what to call that."""
+
+    data: TextData
+    split: str
+    name: str
+    corpus: tuple[str, ...]
+
+
+def load_plan(decoder: Decoder, schedule: Any | None) -> Plan:
+    """The trained plan, or that of another schedule over the same weights."""
+    if schedule is None:
+        return decoder.plan
+    return decoder.checked(make_plan(schedule, decoder.config.num_layers, decoder.plan.sharing))
+
+
+def evaluation_precision(run: TrainedRun, asked: str | None) -> str:
+    """The precision asked for, else the one in which the run itself is validated."""
+    if asked is None:
+        asked = read_checkpoint(run.checkpoint)["hyper_parameters"].get("val_precision", "same")
+    if asked == "same":
+        asked = str(_settings(run)["trainer"]["precision"])
+    asked = _SHORT.get(asked, asked)
+    if asked not in PRECISIONS:
+        raise InputError(f"--precision must be one of {', '.join(PRECISIONS)}, got {asked!r}")
+    return asked
+
+
+def logits_function(decoder: Decoder, plan: Plan, precision: str) -> Callable[[Tensor], Tensor]:
+    """Inputs (B, T) → logits (B, T, V) of the decoder under this plan; sets the type of its weights."""
+    weights, products = PRECISIONS[precision]
+    decoder.to(dtype=weights)
+
+    def logits(inputs: Tensor) -> Tensor:
+        with nullcontext() if products is None else torch.autocast(inputs.device.type, products):
+            return decoder(inputs, plan)
+
+    return logits
+
+
+def own_text(run: TrainedRun, split: str) -> Text:
+    """A split of the run's own text, as in training."""
+    return Text(run.data, split, split, _names(_settings(run)["data"]["corpus"]))
+
+
+def other_text(run: TrainedRun, corpus: Sequence[str], split: str | None, document: str | None) -> Text:
+    """Another text through the run's tokenizer: all of it, or the share that the run's settings give a split."""
+    settings = {**_settings(run)["data"], "corpus": list(corpus), "validation": None, "test": None}
+    settings |= {"tokenizer": str(run.directory.tokenizer), "context": run.decoder.config.context}
+    if document is not None:
+        settings["document"] = document
+    if split is None:
+        settings |= {"splits": (1.0, 0.0, 0.0), "max_documents": None, "max_train_tokens": None}
+    data = TextData(**settings)
+    data.setup()
+    name = re.sub(r"[^\w.+-]", "_", "+".join(Path(one).stem for one in corpus))
+    if split is not None:
+        name += f"-{split}"
+    return Text(data, WHOLE if split is None else split, name, tuple(corpus))
+
+
+def warnings_of(run: TrainedRun, text: Text) -> list[str]:
+    """What the hashes say against this text: changed since training, or trained on."""
+    summary, manifest = run.directory.summary(), text.data.manifest
+    if summary is None:
+        return []
+    if text.split != WHOLE and text.data is run.data:
+        same = summary["split_hashes"][text.split] == manifest.splits[text.split].hash
+        return [] if same else [f"the {text.split} text is not the one that was there in training"]
+    if text.split == WHOLE and summary["corpus_hash"] == manifest.corpus_hash:
+        return ["this is the text that the run was trained on"]
+    return []
+
+
+def words_of(text: Text) -> int:
+    """Words of the original text: what white space separates, counted in each document."""
+    return sum(len(document.split()) for document in text.data.text_of(text.split))
+
+
+def weights_name(path: Path, weights: str) -> str:
+    """What to call the weights beside others of the run: best, last, or the checkpoint file's own name."""
+    return weights if path.is_dir() else checkpoint_path(path).stem
+
+
+def _settings(run: TrainedRun) -> dict[str, Any]:
+    if not run.directory.config.is_file():
+        raise InputError(f"no {run.directory.config}: the checkpoint lies outside its run directory")
+    settings: dict[str, Any] = yaml.safe_load(run.directory.config.read_text(encoding="utf-8"))
+    return settings
+
+
+def _names(corpus: str | list[str]) -> tuple[str, ...]:
+    return (corpus,) if isinstance(corpus, str) else tuple(corpus)
