@@ -149,6 +149,13 @@ def test_num_layers_follows_from_the_schedule_or_leaves_layers_unvisited() -> No
     assert (plan.num_layers, plan.times_per_layer) == (4, (1, 0, 1, 0))
 
 
+def test_the_short_form_names_every_layer_or_is_not_used() -> None:
+    plan = make_plan([Segment((0,), 2), Segment((1,))], num_layers=3)
+    assert plan.short_form is None
+    assert plan.label == "0x2_1"
+    assert make_plan(plan.schedule, 3) == plan
+
+
 def test_equal_schedules_written_differently_are_equal_plans() -> None:
     written = [{"layers": [0], "times": 3}, {"layers": (1,), "times": 1, "sublayers": "both"}]
     assert make_plan(written) == make_plan((3, 1)) == make_plan([Segment((0,), 3), Segment((1,))])
