@@ -11,16 +11,18 @@ import torch
 from pyarrow import parquet
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ilr.analysis import VisitReport, command
-from ilr.analysis.record import Analysis
+from ilr.analysis import Analysis, Extent, VisitReport, analyse, command, evaluate_schedules
+from ilr.analysis.output import write_schedules
 from ilr.cli import main as ilr
 from ilr.errors import InputError
 from ilr.generation import command as generate_command
+from ilr.plan import make_plan
 from ilr.trained_run import TrainedRun
 
 VERSES = "".join(
     f"{n} green bottles hanging on the wall, and if {n} should fall — größer.\n" for n in range(400)
 )
+FEW = ("--lens", "false", "--attention_tokens", "0", "--jacobian_positions", "0")
 PICTURES = {"change", "relative_update", "cosine", "cka", "lens_loss"}
 
 
@@ -69,7 +71,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     corpus = root / "verses.txt"
     corpus.write_text(VERSES, encoding="utf-8")
     report = ("--trainer.callbacks+=ilr.analysis.VisitReport", "--trainer.callbacks.every", "2")
-    fit(root / "looped", corpus, "--model.schedule", "[2,1]", *report, "--trainer.callbacks.tokens", "100")
+    few = ("--trainer.callbacks.tokens", "100", "--trainer.callbacks.attention_tokens", "0")
+    fit(root / "looped", corpus, "--model.schedule", "[2,1]", *report, *few)
     fit(root / "plain", corpus, "--model.schedule", "[1,1]")
     return root / "looped", root / "plain"
 
@@ -116,13 +119,15 @@ def test_analysing_a_run_writes_table_figures_data_and_board(
 def test_the_loss_over_all_tokens_is_the_validation_loss_of_training(
     runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    options = ["--tokens", "1000000", "--output", str(tmp_path), "--weights", "last"]
-    assert command.main([str(runs[0]), *options, "--schedules", "[[1,1]]"]) == 0
+    run = TrainedRun.load(runs[0], "last")
+    batches = run.data.evaluation_loaders("validation")[0]
     summary = json.loads((runs[0] / "summary.json").read_text())
-    assert Analysis.read(tmp_path / "analysis.json").loss == pytest.approx(summary["val_loss"], rel=1e-6)
-    table = json.loads((tmp_path / "schedules.json").read_text())
-    assert table["schedules"][0]["loss"] == pytest.approx(summary["val_loss"], rel=1e-6)
-    assert table["tokens"] == summary["scored_tokens"]
+    result = analyse(run.decoder, batches, Extent(10**9, True, 0, 0))
+    assert result.loss == pytest.approx(summary["val_loss"], rel=1e-6)
+    evaluated = evaluate_schedules(run.decoder, batches, [make_plan([1, 1])], 10**9)
+    assert evaluated.rows[0].loss == pytest.approx(summary["val_loss"], rel=1e-6)
+    assert evaluated.tokens == result.tokens == summary["scored_tokens"]
+    write_schedules(evaluated, tmp_path)
     trained = parquet.read_table(
         tmp_path / "schedules.parquet", filters=[("schedule", "=", "2-1")]
     ).to_pydict()
@@ -136,7 +141,7 @@ def test_the_loss_over_all_tokens_is_the_validation_loss_of_training(
 def test_a_grid_makes_a_table_maps_and_documents(
     runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--tokens", "200", "--lens", "false", "--output", str(tmp_path)]
+    options = ["--tokens", "200", *FEW, "--output", str(tmp_path)]
     assert command.main([str(runs[0]), "--grid", "1..3", "--budget", "1.2", *options]) == 0
     printed = capsys.readouterr().out
     assert "9 schedules of weights trained as 2-1, 200 tokens" in printed
@@ -149,14 +154,14 @@ def test_a_grid_makes_a_table_maps_and_documents(
 def test_two_checkpoints_stand_side_by_side(
     runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main([*map(str, runs), "--tokens", "200", "--jacobian_positions", "0"]) == 0
+    assert command.main([*map(str, runs), "--tokens", "200", *FEW]) == 0
     printed = capsys.readouterr()
     assert "2-1: 200 tokens" in printed.out
     assert "1-1: 200 tokens" in printed.out
     assert "not comparable" not in printed.err
     directory = runs[0] / "analysis-against-1-1"
     assert {path.name for path in directory.glob("*.json")} == {"analysis-0-2-1.json", "analysis-1-1-1.json"}
-    assert images_of(directory)[1] >= PICTURES
+    assert images_of(directory)[1] >= PICTURES - {"lens_loss"}
 
 
 @pytest.mark.parametrize(

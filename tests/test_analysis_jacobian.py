@@ -30,7 +30,7 @@ def test_a_contraction_is_below_one_and_rows_are_apart() -> None:
 
 def test_a_visit_has_the_norm_of_its_full_jacobian() -> None:
     plan = make_plan([2, 1])
-    for positions in ("rope", "alibi", "none"):
+    for positions in ("rope", "alibi"):
         config = DecoderConfig(
             20, context=6, width=8, num_layers=2, num_heads=2, positions=positions, init_std=0.4
         )

@@ -14,12 +14,9 @@ from ilr.plan import Segment, make_plan
 PLANS = [
     make_plan([1, 1, 1, 1]),
     make_plan([3, 2, 1, 1]),
-    make_plan([1, 1, 1, 2]),
     make_plan([2, 1, 1, 2], sharing="all"),
     make_plan([3, 2, 1, 1], sharing="attention"),
-    make_plan([2, 2, 1, 1], sharing="ffn"),
     make_plan([Segment((0,)), Segment((1, 2), 2), Segment((3,))]),
-    make_plan([Segment((0, 1, 2, 3), 2)]),
     make_plan([Segment((0,), 2, "attention"), Segment((1, 2, 3)), Segment((3,), 2, "ffn")]),
 ]
 GREEDY = Sampling(temperature=0)
@@ -53,7 +50,7 @@ def test_cached_and_uncached_greedy_texts_are_equal(plan, positions) -> None:
 
 
 @pytest.mark.parametrize("positions", ["rope", "alibi", "none"])
-@pytest.mark.parametrize("plan", PLANS[:4], ids=lambda plan: plan.label)
+@pytest.mark.parametrize("plan", PLANS[1:3], ids=lambda plan: plan.label)
 def test_past_the_context_cached_and_uncached_logits_of_every_step_are_equal(plan, positions) -> None:
     decoder = tiny_decoder(plan, positions=positions)
     rows = [list(prompt) for prompt in PROMPTS]

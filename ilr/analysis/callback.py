@@ -1,7 +1,7 @@
 """The analysis during training, so that it can be followed from validation to validation."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning as L
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -14,9 +14,6 @@ from ilr.analysis.requirement import require_matplotlib
 from ilr.decoder import Decoder
 from ilr.errors import InputError
 from ilr.logger import RunLogger
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class VisitReport(L.Callback):
@@ -73,20 +70,17 @@ class VisitReport(L.Callback):
         decoder = pl_module.decoder
         assert isinstance(decoder, Decoder)
         self.last = analyse(decoder, _first_loader(trainer), self.extent)
-        drawn = self._drawn(self.last) if self.figures else {}
+        boards = [one for one in trainer.loggers if isinstance(one, RunLogger | TensorBoardLogger)]
         for logger in trainer.loggers:
             logger.log_metrics(self.last.scalars(), step=trainer.global_step)
-            if isinstance(logger, RunLogger | TensorBoardLogger):
-                for name, figure in drawn.items():
-                    logger.experiment.add_figure(
-                        f"visits/{name}", figure, global_step=trainer.global_step, close=False
-                    )
+        if self.figures and boards:
+            # Only now: a report of scalars needs no matplotlib.
+            from ilr.analysis.figures import draw
+            from ilr.analysis.output import add_pictures, render
 
-    def _drawn(self, analysis: Analysis) -> "dict[str, Figure]":
-        # Only now: a report of scalars needs no matplotlib.
-        from ilr.analysis.figures import draw
-
-        return draw([analysis])
+            pictures = render(draw([self.last]))
+            for board in boards:
+                add_pictures(board.experiment, pictures, trainer.global_step)
 
 
 def _first_loader(trainer: L.Trainer) -> Iterable[Batch]:

@@ -102,8 +102,9 @@ def _run(options: Namespace) -> None:
         print(f"\n{text}")
         texts.append(text)
         drawn |= more
-    output.write_figures(drawn, directory)
-    output.write_board(directory, drawn, analyses, "\n\n".join(texts), analyses[0].step or 0)
+    pictures = output.render(drawn)
+    output.write_pictures(pictures, directory)
+    output.write_board(directory, pictures, analyses, "\n\n".join(texts), analyses[0].step or 0)
     print(f"\nTable, figures and TensorBoard run: {directory}")
 
 

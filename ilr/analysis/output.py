@@ -1,5 +1,6 @@
 """Where results go: JSON, parquet and PNG files in one directory, and a TensorBoard run beside them."""
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,11 +8,15 @@ from pathlib import Path
 import pyarrow
 from matplotlib.figure import Figure
 from pyarrow import parquet
+from tensorboard.compat.proto.summary_pb2 import Summary
 from torch.utils.tensorboard import SummaryWriter
 
 from ilr.analysis.record import Analysis
 from ilr.analysis.schedules import Evaluated
 from ilr.errors import InputError
+
+Pictures = Mapping[str, bytes]
+"""PNG files by name."""
 
 
 def make_directory(directory: Path) -> None:
@@ -22,10 +27,29 @@ def make_directory(directory: Path) -> None:
         raise InputError(f"--output: {directory} cannot be made: {error.strerror}") from None
 
 
-def write_figures(figures: Mapping[str, Figure], directory: Path) -> None:
-    """One PNG per figure, named like it."""
+def render(figures: Mapping[str, Figure]) -> dict[str, bytes]:
+    """Each figure as PNG; drawing is slow, and both the files and TensorBoard need it."""
+    pictures = {}
     for name, figure in figures.items():
-        figure.savefig(directory / f"{name}.png")
+        png = io.BytesIO()
+        figure.savefig(png, format="png", dpi=figure.dpi)
+        pictures[name] = png.getvalue()
+    return pictures
+
+
+def write_pictures(pictures: Pictures, directory: Path) -> None:
+    """One file per picture, named like it."""
+    for name, png in pictures.items():
+        (directory / f"{name}.png").write_bytes(png)
+
+
+def add_pictures(writer: SummaryWriter, pictures: Pictures, step: int) -> None:
+    """Add them to a TensorBoard run as images ``visits/NAME``."""
+    for name, png in pictures.items():
+        width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))  # the PNG's header
+        image = Summary.Image(encoded_image_string=png, width=width, height=height, colorspace=4)
+        summary = Summary(value=[Summary.Value(tag=f"visits/{name}", image=image)])
+        writer._get_file_writer().add_summary(summary, global_step=step)  # type: ignore[no-untyped-call]
 
 
 def write_schedules(evaluated: Evaluated, directory: Path) -> None:
@@ -48,17 +72,16 @@ def write_schedules(evaluated: Evaluated, directory: Path) -> None:
 
 
 def write_board(
-    directory: Path, figures: Mapping[str, Figure], analyses: Sequence[Analysis], text: str, step: int
+    directory: Path, pictures: Pictures, analyses: Sequence[Analysis], text: str, step: int
 ) -> None:
-    """One TensorBoard run in the directory, in place of an earlier one: figures, scalars, table.
+    """One TensorBoard run in the directory, in place of an earlier one: pictures, scalars, table.
 
     Scalars are written for a single analysis; several would share their tags.
     """
     for old in directory.glob("events.out.tfevents.*"):
         old.unlink()
     with SummaryWriter(log_dir=str(directory)) as writer:
-        for name, figure in figures.items():
-            writer.add_figure(f"visits/{name}", figure, global_step=step)
+        add_pictures(writer, pictures, step)
         if len(analyses) == 1:
             for tag, value in analyses[0].scalars().items():
                 writer.add_scalar(tag, value, global_step=step)
