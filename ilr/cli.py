@@ -16,6 +16,8 @@ COMMANDS = {
         "score a checkpoint with other windows, per document, by position",
     ),
     "plan": ("ilr.plan_command", "visits and cost of a schedule, without training it"),
+    "sweep": ("ilr.sweep.command", "many runs from one file, on this machine or a cluster"),
+    "anchors": ("ilr.anchors_command", "models of equal cost to measure a schedule against"),
     "compare": ("ilr.comparison.command", "finished runs in one table, with statistics and plots"),
     "board": ("ilr.comparison.board", "TensorBoard on runs, opened at the right place"),
     "analyse": ("ilr.analysis.command", "what each visit does in a checkpoint; other schedules at test time"),

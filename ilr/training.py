@@ -89,6 +89,7 @@ class LanguageModel(L.LightningModule):
         self.observe: Observer | None = None
         self.window = StepWindow()
         self.scores: dict[str, Scores] = {}
+        self.figures: dict[str, float] = {}
         self.horizon = 0
         self._begun_horizon: int | None = None
         self._metrics: list[CorpusNLL] = []
@@ -258,6 +259,7 @@ class LanguageModel(L.LightningModule):
             suffix = "" if main else f"_at_{context}"
             figures.update({f"{stage}/{name}{suffix}": x for name, x in scores.figures(num_bytes).items()})
         self._metrics = []
+        self.figures = figures
         if self.trainer.sanity_checking:
             return
         self.log_dict(figures, logger=False, rank_zero_only=False)

@@ -85,7 +85,7 @@ class TrainingCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """The options that belong to neither model, data nor trainer; steps are optimiser steps."""
-        parser.link_arguments("model.context", "data.context")
+        parser.link_arguments("model", "data.context", compute_fn=_context, apply_on="instantiate")
         parser.add_argument(
             "--run_dir",
             type=str | None,
@@ -239,9 +239,16 @@ class TrainingCLI(LightningCLI):
 
     def before_validate(self) -> None:
         """Say which weights are evaluated, and under which schedule."""
-        print(f"evaluating {self.evaluated}", flush=True)
+        rank_zero_only(print)(f"evaluating {self.evaluated}", flush=True)
 
     before_test = before_validate
+
+    def after_validate(self) -> None:
+        """Print every figure in full."""
+        for name, value in self.model.figures.items():
+            rank_zero_only(print)(f"  {name:36} {value:.10g}", flush=True)
+
+    after_test = after_validate
 
 
 def main(args: list[str] | None = None) -> int:
@@ -298,6 +305,10 @@ def _naming_options() -> Iterator[None]:
             word in DecoderConfig.__dataclass_fields__ or word in inspect.signature(LanguageModel).parameters
         )
         raise InputError(f"--model.{error}" if known else f"--model.schedule: {error}") from error
+
+
+def _context(model: LanguageModel) -> int:
+    return model.config.context
 
 
 def _listed(value: Any) -> list[Any]:
