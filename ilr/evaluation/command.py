@@ -1,31 +1,29 @@
 """`ilr evaluate`: the loss of a checkpoint, by other windows, documents alone, by position, by frequency."""
 
 import sys
-from argparse import ArgumentError
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from ilr.errors import InputError
+from ilr.parser import CommandParser, fail
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare what `ilr evaluate` takes."""
     parser.add_argument("checkpoint", type=Path, help="checkpoint file or run directory")
     parser.add_argument(
-        "--weights", type=Literal["best", "last"], default="best", help="which checkpoint of a run directory"
+        "--weights", choices=("best", "last"), default="best", help="which checkpoint of a run directory"
     )
     parser.add_argument(
         "--split",
-        type=Literal["validation", "test"] | None,
-        default=None,
+        choices=("validation", "test"),
         help="part of the text (default: validation; of --corpus: everything)",
     )
     parser.add_argument(
         "--schedule",
-        type=list[Any] | None,
-        default=None,
+        type=list[Any],
         help='run the same weights under another schedule, such as "[2,2,1,1]"',
     )
     parser.add_argument(
@@ -37,8 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--document",
-        type=str | None,
-        default=None,
+        type=str,
         help="what a document of --corpus is: file, line, paragraph, or a regular expression (default: the "
         "run's)",
     )
@@ -55,8 +52,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     _number(parser, "batch_size", "windows in a batch (default: the run's, fewer where they are longer)")
     parser.add_argument(
         "--precision",
-        type=str | None,
-        default=None,
+        type=str,
         help="such as 32-true or bf16-mixed (default: that in which the run was validated)",
     )
     parser.add_argument("--device", type=str, default="cpu", help="device to run on, such as cuda")
@@ -64,17 +60,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def main(argv: list[str]) -> int:
     """Evaluate, print and keep; the exit code of the command."""
-    parser = ArgumentParser(prog="ilr evaluate", description=__doc__, exit_on_error=False, allow_abbrev=False)
+    parser = CommandParser(prog="ilr evaluate", description=__doc__, allow_abbrev=False)
     add_arguments(parser)
+    options = parser.parse_args(argv)
     try:
-        _run(parser.parse_args(argv))
-        return 0
-    except (InputError, ArgumentError) as error:
-        message = " ".join(str(error).split())
+        _run(options)
+    except InputError as error:
+        fail(str(error))
     except ModuleNotFoundError as error:
-        message = f'the package {error.name} is missing: pip install "ilr[compare]"'
-    print(f"ilr evaluate: error: {message}", file=sys.stderr)
-    return 2
+        fail(f'the package {error.name} is missing: pip install "ilr[compare]"')
+    return 0
 
 
 def _spellings(name: str) -> dict[str, None]:
@@ -82,7 +77,7 @@ def _spellings(name: str) -> dict[str, None]:
 
 
 def _number(parser: ArgumentParser, name: str, text: str) -> None:
-    parser.add_argument(*_spellings(name), type=int | None, default=None, help=text)
+    parser.add_argument(*_spellings(name), type=int, help=text)
 
 
 def _flag(parser: ArgumentParser, name: str, text: str) -> None:

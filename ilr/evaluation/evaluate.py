@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import Progress
 
+from ilr.errors import InputError
 from ilr.evaluating import evaluating
 from ilr.evaluation.breakdown import frequencies, frequency_deciles, position_bins, position_losses
 from ilr.evaluation.measure import Sums, measure
@@ -47,7 +48,10 @@ def evaluate(run: TrainedRun, plan: Plan, text: Text, manner: Manner) -> Record:
         sequences = Sequences.documents(stream, table, text.data.separator_id)
     else:
         sequences = Sequences.whole(stream, table)
-    decoder = run.decoder.to(manner.device)
+    try:
+        decoder = run.decoder.to(manner.device)
+    except (RuntimeError, AssertionError) as error:  # torch raises either for a device that is not there
+        raise InputError(f"--device {manner.device} cannot be used: {str(error).splitlines()[0]}") from None
     same_tokens = max(1, text.data.eval_batch_size * decoder.config.context // manner.window)
     with evaluating(decoder), _progress(sequences.num_targets) as progress:
         sums = measure(

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ilr.errors import InputError
 from ilr.evaluation.sequences import Batch
 from ilr.metrics import IGNORED, CorpusNLL, Scores, token_nll
 
@@ -71,6 +72,8 @@ def measure(
             tokens.add(targets.clamp(min=0), nll, scored)
             if progress is not None:
                 progress(int((batch["targets"] != IGNORED).sum()))
+    if not metric.update_called:  # torchmetrics would warn before the metric can say what is wrong
+        raise InputError(f"the {split} split has no token to score")
     return Sums(
         scores=metric.scores(),
         position_nll=positions.nll.cpu().numpy(),

@@ -47,8 +47,9 @@ class Sequences:
         A stream has T = ``window`` throughout. Documents that fit into a shorter power of two have that T,
         and as many more rows: a few shapes instead of mostly padding. Rows that only fill up are IGNORED.
         """
-        for width in np.unique(self._widths(window)).tolist():
-            chosen = np.flatnonzero(self._widths(window) == width)
+        widths = self._widths(window)
+        for width in np.unique(widths).tolist():
+            chosen = np.flatnonzero(widths == width)
             windows = Windows(self.lengths[chosen], width, min(stride, width))
             rows = batch_size * max(1, window // width)
             for begin in range(0, len(windows), rows):
