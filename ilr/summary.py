@@ -105,6 +105,7 @@ def summarise(
         **_test_figures(data, tests),
         "scored_tokens": module.scores["val"].scored_tokens if "val" in module.scores else None,
         "train_loss": _last(history, "train/loss"),
+        "train_val_gap": _gap(_last(history, "val/loss"), _last(history, "train/loss")),
         "tokens_per_second": _mean_speed(history),
         "context": module.config.context,
         "precision": str(trainer.precision),
@@ -200,6 +201,11 @@ def _test_figures(data: TextData, tests: dict[str, Scores]) -> dict[str, Any]:
 def _last(history: list[dict[str, Any]], tag: str) -> float | None:
     values = [point[tag] for point in history if tag in point]
     return values[-1] if values else None
+
+
+def _gap(val_loss: float | None, train_loss: float | None) -> float | None:
+    """By how many nats per token validation lies above training at the end."""
+    return None if val_loss is None or train_loss is None else val_loss - train_loss
 
 
 def _mean_speed(history: list[dict[str, Any]]) -> float | None:

@@ -1,5 +1,6 @@
 """`fit`, `validate`, `test`: LightningCLI over LanguageModel and TextData, and the run directory around it."""
 
+import errno
 import inspect
 import logging
 import random
@@ -267,6 +268,10 @@ def main(args: list[str] | None = None) -> int:
     except Interrupted as error:
         print(f"{error}; go on with the same command and --resume auto", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT):
+            raise
+        fail(f"cannot write {error.filename or 'the run'}: {error.strerror}; earlier checkpoints are intact")
     except KeyboardInterrupt:
         print("interrupted before the first step was saved; nothing to go on from is lost", file=sys.stderr)
         return 130
@@ -319,5 +324,10 @@ def _quiet() -> None:
     """Keep the terminal for what the run has to say."""
     for name in ("lightning.pytorch", "lightning.fabric", "lightning.fabric.utilities.seed"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    for message in (".*does not have many workers.*", ".*TreeSpec.*", ".*args parameter is intended.*"):
+    for message in (
+        ".*does not have many workers.*",
+        ".*TreeSpec.*",
+        ".*args parameter is intended.*",
+        ".*sync_dist=True.*",
+    ):
         warnings.filterwarnings("ignore", message)

@@ -158,3 +158,15 @@ def test_the_train_split_can_be_cut_to_its_first_documents(corpus: Path, tmp_pat
     assert cut.bytes_scored("train") == sum(map(len, cut.text_of("train")))
     with pytest.raises(InputError, match=r"--data\.max_train_tokens 3 is less than"):
         ready(corpus, tmp_path / "cache", max_train_tokens=3)
+
+
+def test_the_evaluated_splits_can_be_cut_to_their_first_documents(corpus: Path, tmp_path: Path) -> None:
+    whole = ready(corpus, tmp_path / "cache")
+    most = int(whole.documents("validation").tokens[:2].sum())
+    cut = ready(corpus, tmp_path / "cache", max_eval_tokens=most)
+    assert list(cut.text_of("validation")) == list(whole.text_of("validation"))[:2]
+    assert cut.bytes_scored("validation") == sum(map(len, cut.text_of("validation")))
+    assert cut.manifest.splits["test"].tokens <= most
+    assert cut.manifest.splits["train"] == whole.manifest.splits["train"]
+    with pytest.raises(InputError, match=r"--data\.max_eval_tokens 1 is less than"):
+        ready(corpus, tmp_path / "cache", max_eval_tokens=1)

@@ -42,6 +42,7 @@ class TextData(LightningDataModule):
         separator_token: Token of the given tokenizer that stands after each document.
         vocab_size: Entries of the tokenizer to train; a small text gives fewer.
         max_train_tokens: Train on the first documents with at most so many tokens.
+        max_eval_tokens: Validate and test on the first documents with at most so many tokens each.
         context: Tokens that a prediction sees at most; a block has one more.
         eval_contexts: More context lengths to evaluate at, beside `context`.
         batch_size: Blocks in a training batch of one process.
@@ -70,6 +71,7 @@ class TextData(LightningDataModule):
         separator_token: str = "<|endoftext|>",
         vocab_size: int = 4096,
         max_train_tokens: int | None = None,
+        max_eval_tokens: int | None = None,
         context: int = 256,
         eval_contexts: list[int] | None = None,
         batch_size: int = 8,
@@ -98,9 +100,10 @@ class TextData(LightningDataModule):
         )
         self.contexts = contexts_of(context, eval_contexts)
         check_least(1, max_documents=max_documents, max_train_tokens=max_train_tokens)
+        check_least(1, max_eval_tokens=max_eval_tokens)
         check_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size)
         check_least(0, num_workers=num_workers, split_seed=split_seed, seed=seed)
-        self.max_train_tokens = max_train_tokens
+        self.max_train_tokens, self.max_eval_tokens = max_train_tokens, max_eval_tokens
         self.context = context
         self.batch_size = batch_size
         self.eval_batch_size = eval_batch_size or batch_size
@@ -133,7 +136,9 @@ class TextData(LightningDataModule):
         elif self._key is None:
             self.prepare_data()
         assert self._key is not None
-        self._prepared = PreparedData(self.cache / self._key, self.max_train_tokens)
+        self._prepared = PreparedData(
+            self.cache / self._key, self.max_train_tokens, self.max_eval_tokens
+        )
         self.manifest = self._prepared.manifest
         self.tokenizer: Tokenizer = self._prepared.tokenizer
         self.vocab_size_actual = self.manifest.vocab_size

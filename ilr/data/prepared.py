@@ -22,12 +22,14 @@ from ilr.errors import InputError
 
 
 class PreparedData:
-    """A prepared directory; its train split perhaps cut to the first `max_train_tokens`, at a document's end.
+    """A prepared directory; its splits perhaps cut to the first so many tokens, at a document's end.
 
     `manifest` describes what is used, after the cut; its `tokenizer_hash` and `corpus_hash` are unchanged.
     """
 
-    def __init__(self, directory: Path, max_train_tokens: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, max_train_tokens: int | None = None, max_eval_tokens: int | None = None
+    ) -> None:
         manifest = read_manifest(directory)
         if manifest is None:
             raise InputError(f"the prepared data {directory} are not whole; delete them and start again")
@@ -40,19 +42,22 @@ class PreparedData:
         content = (directory / TOKENIZER).read_text(encoding="utf-8")
         self.tokenizer = load_tokenizer(content, manifest.separator_token)
         if max_train_tokens is not None:
-            self._cut_train(max_train_tokens)
+            self._cut("train", max_train_tokens, "max_train_tokens")
+        if max_eval_tokens is not None:
+            for split in ("validation", "test"):
+                self._cut(split, max_eval_tokens, "max_eval_tokens")
 
-    def _cut_train(self, max_tokens: int) -> None:
-        table = self.tables["train"]
-        info, self.tables["train"], self.streams["train"] = cut_at_document(
-            self.manifest.splits["train"], table, self.streams["train"], max_tokens
+    def _cut(self, split: str, max_tokens: int, option: str) -> None:
+        table = self.tables[split]
+        info, self.tables[split], self.streams[split] = cut_at_document(
+            self.manifest.splits[split], table, self.streams[split], max_tokens
         )
         if info.documents == 0:
             raise InputError(
-                f"--data.max_train_tokens {max_tokens} is less than the {table.tokens[0]} tokens of the "
-                "first document of the train split"
+                f"--data.{option} {max_tokens} is less than the {table.tokens[0]} tokens of the "
+                f"first document of the {split} split"
             )
-        self.manifest = replace(self.manifest, splits={**self.manifest.splits, "train": info})
+        self.manifest = replace(self.manifest, splits={**self.manifest.splits, split: info})
 
     def texts(self, split: str) -> Iterator[str]:
         """The documents of a split as they were, decoded from the stream."""

@@ -1,0 +1,68 @@
+"""Two gloo processes give what one gives on the same global batch."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+SCRIPT = Path(__file__).parent.parent / "train_lm.py"
+CONFIG: dict[str, Any] = {
+    "val_every": 2,
+    "log_every": 1,
+    "test_after_fit": False,
+    "model": {"schedule": [3, 2, 1, 1], "context": 16, "width": 16, "num_layers": 4, "num_heads": 2},
+    "data": {"corpus": "pydoc", "vocab_size": 300, "max_documents": 30},
+    "trainer": {"max_epochs": -1, "max_steps": 3, "enable_progress_bar": False, "accelerator": "cpu"},
+}
+
+
+def fit(folder: Path, run: str, *options: str) -> subprocess.CompletedProcess[str]:
+    values = {**CONFIG, "data": {**CONFIG["data"], "cache_dir": str(folder / "cache")}}
+    (folder / "c.yaml").write_text(yaml.safe_dump(values))
+    arguments = [
+        sys.executable,
+        str(SCRIPT),
+        "fit",
+        "-c",
+        str(folder / "c.yaml"),
+        "--run_dir",
+        str(folder / run),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run([*arguments, *options], env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("sharing", ["none", "attention", "ffn", "all"])
+def test_two_processes_equal_one_on_the_same_global_batch(tmp_path: Path, sharing: str) -> None:
+    shared = ("--model.sharing", sharing)
+    one = fit(tmp_path, "one", *shared, "--data.batch_size", "4", "--trainer.devices", "1")
+    two = fit(
+        tmp_path,
+        "two",
+        *shared,
+        "--data.batch_size",
+        "2",
+        "--trainer.devices",
+        "2",
+        "--trainer.strategy",
+        "ddp",
+    )
+    assert one.returncode == 0, one.stderr
+    assert two.returncode == 0, two.stderr
+    name = "step-00000003.ckpt"
+    weights = [torch.load(tmp_path / run / "checkpoints" / name)["state_dict"] for run in ("one", "two")]
+    for key in weights[0]:
+        torch.testing.assert_close(weights[0][key], weights[1][key], rtol=0, atol=1e-5)
+    summaries = [json.loads((tmp_path / run / "summary.json").read_text()) for run in ("one", "two")]
+    assert summaries[0]["scored_tokens"] == summaries[1]["scored_tokens"]
+    assert summaries[0]["tokens_per_step"] == summaries[1]["tokens_per_step"] == 64
+    assert summaries[1]["world_size"] == 2
+    assert summaries[0]["val_loss"] == pytest.approx(summaries[1]["val_loss"], rel=1e-6)
+    assert summaries[0]["train_loss"] == pytest.approx(summaries[1]["train_loss"], rel=1e-6)
