@@ -1,12 +1,22 @@
 """The smallest true difference that a planned sweep would find, from how many seeds and documents it has."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
+from ilr.comparison.arms import choose_baseline, group
+from ilr.comparison.evaluation import choose_split, evaluate
+from ilr.comparison.runs import find_runs
+from ilr.comparison.statistics import CONFIDENCE, seed_noise
+
 POWER = 0.8
-LEVEL = 0.05
+LEVEL = 1 - CONFIDENCE
+SEED_SD = 0.01
+DOCUMENT_SD = 0.05
+"""Noise where nothing says: a first look saw seed sds from 0.001 to 0.04 nats."""
 
 
 @dataclass(frozen=True)
@@ -14,12 +24,44 @@ class Noise:
     """What moves a score besides the arm, in nats per token, and where these figures come from.
 
     ``seed_sd`` is between runs of one arm; ``document_sd`` is of one document's paired difference between two
-    arms. The documents count alike.
+    arms. The documents count alike; ``documents`` is their number where it has been seen.
     """
 
     seed_sd: float
     document_sd: float
     source: str
+    documents: int | None = None
+
+
+def assumed(seed_sd: float | None) -> Noise:
+    """Noise with this sd of seeds, or a usual one; `ilr compare` says the real one."""
+    if seed_sd is None:
+        return Noise(SEED_SD, DOCUMENT_SD, "noise assumed")
+    return Noise(seed_sd, DOCUMENT_SD, "noise of seeds as given, of documents assumed")
+
+
+def measured(directories: Sequence[Path]) -> Noise | None:
+    """The noise of finished runs, or None where they are too few to tell: two arms with two seeds."""
+    runs, _ = find_runs(directories)
+    arms = [arm for arm in group(runs)[0] if not arm.diverged and len(arm.runs) > 1]
+    if len(arms) < 2:
+        return None
+    evaluation = evaluate(arms, choose_split([run for arm in arms for run in arm.runs.values()], "auto"))
+    scores = evaluation.scores
+    noise = seed_noise(scores, ~np.isnan(scores))
+    if not np.isfinite(noise.residual_variance):
+        return None
+    baseline = evaluation.arms.index(choose_baseline(arms, None))
+    others = np.arange(len(arms)) != baseline
+    paired = (evaluation.amounts - evaluation.amounts[baseline])[others]  # (A-1, S, N)
+    beyond = paired - paired.sum(-1, keepdims=True) * evaluation.weights / evaluation.weights.sum()
+    share = np.nanmean(beyond, axis=1) / evaluation.weights.mean()  # (A-1, N), nats per token
+    return Noise(
+        seed_sd=float(np.sqrt(noise.residual_variance)),
+        document_sd=float(np.sqrt((share**2).sum(-1).mean() / max(share.shape[-1] - 1, 1))),
+        source=f"noise measured on {len(runs)} finished runs",
+        documents=share.shape[-1],
+    )
 
 
 def detectable(noise: Noise, arms: int, seeds: int, documents: int | None) -> float:

@@ -4,7 +4,7 @@ import math
 from statistics import median
 from typing import Any
 
-from ilr.sweep.detectable import POWER, Noise, detectable
+from ilr.sweep.detectable import POWER, assumed, detectable, measured
 from ilr.sweep.display import duration
 from ilr.sweep.report import by_hand, text_table
 from ilr.sweep.runs import Run, Sweep, find_baseline
@@ -13,9 +13,6 @@ from ilr.sweep.state import ENDED, state_of
 
 ASSUMED_SPEED = 5e10
 """Training FLOP/s where nobody says and no run of the sweep has ended: one run on two processors."""
-
-SEED_SD = 0.01
-DOCUMENT_SD = 0.05
 
 
 def describe(sweep: Sweep, speed: float | None, seed_sd: float | None, at_once: int) -> str:
@@ -73,25 +70,19 @@ def _total(sweep: Sweep, speed: float, source: str, at_once: int) -> str:
 
 def _power(sweep: Sweep, seed_sd: float | None) -> str:
     seeds, arms = len(sweep.file.seeds), len(sweep.arms)
-    documents = planned_documents(sweep.runs[0].arm.options)
-    noise = _noise(seed_sd)
+    ended = [run.directory.path for run in sweep.runs if state_of(sweep, run) == "finished"]
+    noise = (measured(ended) if seed_sd is None and ended else None) or assumed(seed_sd)
+    documents = noise.documents or planned_documents(sweep.runs[0].arm.options)
     size = detectable(noise, arms, seeds, documents)
-    text = f"{documents:,} documents of the test split" if documents else "documents not counted (number unknown)"
+    text = f"{documents:,} documents" if documents else "documents not counted (number unknown)"
     if math.isnan(size):
         reason = "one seed: the noise of seeds stays unknown" if arms > 1 else "one arm: nothing to compare"
         return f"Detectable difference: none can be told ({reason})."
     return (
-        f"Detectable difference: {size:.4f} nats per token ({100 * (math.exp(size) - 1):.2f} % of perplexity) with "
-        f"{POWER:.0%} power, Holm over {arms - 1} arms, {seeds} seeds, {text}; {noise.source}."
+        f"Detectable difference: {size:.4f} nats per token ({100 * math.expm1(size):.2f} % of perplexity) with "
+        f"{POWER:.0%} power, Holm over {arms - 1} comparisons, {seeds} seeds, {text}; {noise.source}: "
+        f"seed sd {noise.seed_sd:.3g}, document sd {noise.document_sd:.3g} nats."
     )
-
-
-def _noise(seed_sd: float | None) -> Noise:
-    """Noise as given or as assumed: a first look saw seed sds from 0.001 to 0.04 nats."""
-    sd = SEED_SD if seed_sd is None else seed_sd
-    origin = "given" if seed_sd is not None else "assumed"
-    source = f"seed sd {sd:g} nats ({origin}), document sd {DOCUMENT_SD:g} (assumed); `ilr compare` says the real ones"
-    return Noise(sd, DOCUMENT_SD, source)
 
 
 def planned_documents(options: Options) -> int | None:
