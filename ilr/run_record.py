@@ -5,6 +5,7 @@ from typing import Any
 import lightning as L
 import torch
 import yaml
+from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_only
 
 from ilr.accounting import cost
@@ -12,6 +13,7 @@ from ilr.checkpoints import Record
 from ilr.logger import RunLogger
 from ilr.metrics import Scores
 from ilr.run_directory import RunDirectory, atomic_write
+from ilr.sharding import gathered_weights
 from ilr.summary import (
     gzip_bits_per_byte,
     hyperparameters,
@@ -53,6 +55,12 @@ class RunRecord(L.Callback):
             {"plan": _code(module.plan.table()), "cost": _code(figures)},
         )
         module.data.tokenizer.save(str(self.directory.tokenizer))
+        if isinstance(trainer.strategy, ModelParallelStrategy):
+            print(
+                f"sharded weights: each micro-batch gathers {gathered_weights(module.config, module.plan):,} weights "
+                f"forward and as many backward, for {spent.parameters_non_embedding:,} that are held",
+                flush=True,
+            )
         print(
             f"run {run_label(module)}: {spent.depth} visits of {module.config.num_layers} layers, "
             f"{spent.parameters:,} parameters ({spent.parameters_non_embedding:,} without embeddings), "

@@ -17,6 +17,7 @@ from ilr.metrics import IGNORED, CorpusNLL, Scores, token_nll
 from ilr.optimisation import LRSchedule, learning_rate_factor, parameter_groups
 from ilr.plan import make_plan
 from ilr.positions import check_length
+from ilr.sharding import shard, whole
 from ilr.window import StepWindow
 
 Batch = dict[str, Tensor]
@@ -109,6 +110,8 @@ class LanguageModel(L.LightningModule):
         self.decoder = Decoder(self.config, self.plan, init_seed=self.init_seed)
         if self._trainer is not None:
             check_length(self.decoder.positions, max(self.data.contexts))
+        if self.device_mesh is not None:
+            shard(self.decoder, self.device_mesh["data_parallel"])
 
     def _adopt_vocabulary(self, data: TextData) -> None:
         if self.vocab_size not in (None, data.vocab_size_actual):
@@ -161,7 +164,7 @@ class LanguageModel(L.LightningModule):
         if gradient_clip_algorithm == "value":
             raise InputError("trainer.gradient_clip_algorithm must be norm, got value")
         limit = gradient_clip_val or float("inf")
-        norm = torch.nn.utils.clip_grad_norm_(self.decoder.parameters(), limit)
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.decoder.parameters(), limit))
         self.window.clip(norm, limit)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NoReturn
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities import rank_zero_only
 
 from ilr.checkpoints import AtomicCheckpointIO, Checkpoints
@@ -175,6 +176,7 @@ class TrainingCLI(LightningCLI):
         plugins = [*_listed(cfg.trainer.plugins), AtomicCheckpointIO()]
         if self.config.subcommand != "fit":
             return super().instantiate_trainer(logger=False, plugins=plugins, **kwargs)
+        _check_strategy(cfg.trainer.strategy)
         if cfg.trainer.fast_dev_run:
             raise InputError(
                 "--trainer.fast_dev_run leaves no record: use --trainer.max_steps 5 and a --run_dir"
@@ -310,6 +312,20 @@ def _naming_options() -> Iterator[None]:
             word in DecoderConfig.__dataclass_fields__ or word in inspect.signature(LanguageModel).parameters
         )
         raise InputError(f"--model.{error}" if known else f"--model.schedule: {error}") from error
+
+
+def _check_strategy(strategy: Any) -> None:
+    """Refuse what would train wrongly or not at all, before anything starts."""
+    names = ("auto", "ddp", "ddp_spawn", "ddp_fork", "ddp_notebook")
+    classes = (SingleDeviceStrategy, DDPStrategy, ModelParallelStrategy)
+    if strategy in names if isinstance(strategy, str) else isinstance(strategy, classes):
+        if getattr(strategy, "_tensor_parallel_size", 1) not in (1, "auto"):
+            raise InputError("--trainer.strategy: tensor parallelism over repeated layers is not supported")
+        return
+    raise InputError(
+        f"--trainer.strategy {strategy} is not supported: use auto, ddp, or ModelParallelStrategy (sharded weights, "
+        "FSDP2); pipeline parallelism cannot hold a layer that runs again"
+    )
 
 
 def _context(model: LanguageModel) -> int:

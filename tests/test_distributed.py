@@ -39,6 +39,36 @@ def fit(folder: Path, run: str, *options: str) -> subprocess.CompletedProcess[st
     return subprocess.run([*arguments, *options], env=environment, capture_output=True, text=True)
 
 
+SHARDED = """
+trainer:
+  strategy:
+    class_path: lightning.pytorch.strategies.ModelParallelStrategy
+    init_args: {data_parallel_size: 2, tensor_parallel_size: 1, save_distributed_checkpoint: false}
+"""
+
+
+def test_sharded_weights_equal_one_process_and_say_their_traffic(tmp_path: Path) -> None:
+    one = fit(tmp_path, "one", "--data.batch_size", "4", "--trainer.devices", "1")
+    (tmp_path / "sharded.yaml").write_text(SHARDED)
+    options = ("-c", str(tmp_path / "sharded.yaml"), "--data.batch_size", "2", "--trainer.devices", "2")
+    two = fit(tmp_path, "two", *options)
+    assert one.returncode == 0, one.stderr
+    assert two.returncode == 0, two.stderr
+    layer = 4 * 16 * 16 + 16 + 3 * 16 * 64 + 16
+    assert f"each micro-batch gathers {7 * layer:,} weights forward" in two.stdout
+    name = "step-00000003.ckpt"
+    weights = [torch.load(tmp_path / run / "checkpoints" / name)["state_dict"] for run in ("one", "two")]
+    for key in weights[0]:
+        torch.testing.assert_close(weights[0][key], weights[1][key], rtol=0, atol=1e-5)
+
+
+def test_an_unsupported_strategy_is_refused_by_name(tmp_path: Path) -> None:
+    refused = fit(tmp_path, "run", "--trainer.devices", "2", "--trainer.strategy", "fsdp")
+    assert refused.returncode == 2
+    assert "--trainer.strategy fsdp is not supported" in refused.stderr
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("sharing", ["none", "attention", "ffn", "all"])
 def test_two_processes_equal_one_on_the_same_global_batch(tmp_path: Path, sharing: str) -> None:
     shared = ("--model.sharing", sharing)

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -328,3 +330,41 @@ def test_a_users_callbacks_do_not_remove_ours(config: Path, tmp_path: Path) -> N
     summary = summary_of(tmp_path / "run")
     assert Path(summary["checkpoints"]["best"]).is_file()
     assert Path(summary["checkpoints"]["last"]).is_file()
+
+
+def test_a_checkpoint_file_alone_gives_the_same_logits_in_a_fresh_process(run: Path, tmp_path: Path) -> None:
+    alone = shutil.copy(run / "checkpoints" / "step-00000010.ckpt", tmp_path / "alone.ckpt")
+    code = (
+        "import torch, ilr; decoder = ilr.load('alone.ckpt'); "
+        "torch.save(decoder(torch.arange(32).view(2, 16)), 'logits.pt')"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert alone.exists()
+    here = load(run, weights="last")(torch.arange(32).view(2, 16))
+    assert torch.equal(torch.load(tmp_path / "logits.pt"), here)
+
+
+def test_intervals_are_optimiser_steps_whatever_the_epoch_and_the_window(
+    config: Path, tmp_path: Path
+) -> None:
+    """Accumulation of 4, epochs of a few steps: validation at 10, 20, 30 and a peak of the rate at step 10."""
+    options = {
+        "--trainer.accumulate_grad_batches": "4", "--data.max_train_tokens": "2000", "--trainer.max_steps": "30",
+        "--val_every": "10", "--log_every": "1", "--model.warmup_steps": "10",
+    }  # fmt: skip
+    assert fit(config, tmp_path / "run", *(word for pair in options.items() for word in pair)) == 0
+    assert summary_of(tmp_path / "run")["epochs"] > 2
+    points = read_history(tmp_path / "run" / "history.jsonl")
+    assert [p["step"] for p in points if "val/loss" in p] == [10, 20, 30]
+    rates = {p["step"]: p["health/learning_rate"] for p in points if "health/learning_rate" in p}
+    assert sorted(rates) == list(range(1, 31))
+    assert max(rates, key=lambda step: rates[step]) == 10
+    assert rates[10] == pytest.approx(3e-3)
+    assert rates[1] == pytest.approx(3e-4)
+
+
+def test_a_repeated_run_is_bitwise_the_same(config: Path, run: Path, tmp_path: Path) -> None:
+    assert fit(config, tmp_path / "twin", "--test_after_fit", "false") == 0
+    name = "step-00000010.ckpt"
+    weights = [torch.load(d / "checkpoints" / name)["state_dict"] for d in (run, tmp_path / "twin")]
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
