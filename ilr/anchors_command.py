@@ -13,7 +13,8 @@ from ilr.anchors import KINDS, Anchor, anchor, can_be_widened, is_unrepeated
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail, plain
-from ilr.plan import SCHEDULE_EXAMPLES, SHARING_EXAMPLES, Plan, make_plan
+from ilr.plan import SCHEDULE_EXAMPLES, Plan, make_plan
+from ilr.sharing import SHARING_EXAMPLES
 from ilr.sweep.arms import changes
 from ilr.sweep.report import text_table
 from ilr.sweep.settings import Options, decoder_of, flat, read_base

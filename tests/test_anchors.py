@@ -12,7 +12,8 @@ from ilr.anchors import anchor, can_be_widened, is_unrepeated
 from ilr.anchors_command import main
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
-from ilr.plan import Plan, Segment, Sharing, make_plan
+from ilr.plan import Plan, Segment, make_plan
+from ilr.sharing import Sharing
 
 CONFIGS = {
     "rope": DecoderConfig(vocab_size=512, context=64, width=48, num_layers=4, num_heads=4),

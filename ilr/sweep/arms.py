@@ -11,7 +11,8 @@ from typing import Any
 from ilr.anchors import KINDS, Anchor, AnchorKind, anchor, can_be_widened, is_unrepeated
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
-from ilr.plan import Plan, Sharing
+from ilr.plan import Plan
+from ilr.sharing import Sharing
 from ilr.sweep.file import Entry, SweepFile
 from ilr.sweep.generators import banks, generated, sharings
 from ilr.sweep.settings import Options, decoder_of
@@ -76,9 +77,7 @@ def _overrides(entry: Entry, base: Options) -> Iterator[Options]:
     options = {**base, **entry.overrides}
     num_layers = options.get("model.num_layers", DecoderConfig(vocab_size=1).num_layers)
     if entry.generate is not None:
-        schedules: Sequence[Any] = list(
-            generated(entry.generate, num_layers, entry.depth, entry.sublayers)
-        )
+        schedules: Sequence[Any] = list(generated(entry.generate, num_layers, entry.depth, entry.sublayers))
     else:
         schedules = entry.schedules
     choices = {

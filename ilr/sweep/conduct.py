@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -14,7 +14,7 @@ from ilr.sweep.execute import Job, Outcome
 from ilr.sweep.runs import Run, Sweep
 
 Engine = Literal["ray", "local"]
-ENGINES: dict[Engine, Callable[[Sequence[Job], Resources], Iterator[Outcome | None]]] = {
+ENGINES: dict[Engine, Callable[[Sequence[Job], Resources], Generator[Outcome | None]]] = {
     "ray": run_on_ray,
     "local": run_locally,
 }
@@ -30,14 +30,16 @@ class Stopped(Exception):
         self.exit_code = 128 + signum
 
 
-def conduct(sweep: Sweep, runs: Sequence[Run], engine: Engine, resources: Resources, display: Display) -> bool:
+def conduct(
+    sweep: Sweep, runs: Sequence[Run], engine: Engine, resources: Resources, display: Display
+) -> bool:
     """Carry out these runs; whether it went to the end (False: given up after failures in a row).
 
     Raises `Stopped` on SIGINT and SIGTERM, after what ran has been asked to save and leave.
     """
     jobs = [_job(sweep, run) for run in runs]
     in_a_row = 0
-    with display, closing(ENGINES[engine](jobs, resources)) as outcomes, _stoppable():  # type: ignore[type-var]
+    with display, closing(ENGINES[engine](jobs, resources)) as outcomes, _stoppable():
         for outcome in outcomes:
             if outcome is not None:
                 display.ended(outcome)

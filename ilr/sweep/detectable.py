@@ -69,7 +69,7 @@ def detectable(noise: Noise, arms: int, seeds: int, documents: int | None) -> fl
 
     As `ilr compare` tests it: variance 2·MSE/S of seeds with (A-1)(S-1) degrees of freedom plus that of the
     documents with N-1, Satterthwaite, Holm's first step over the A-1 arms. Without a second seed it is NaN:
-    such a sweep cannot tell an arm from a seed.
+    such a sweep cannot tell an arm from a seed. Where arms seem to differ in noise, compare asks for more.
     """
     if seeds < 2 or arms < 2:
         return float("nan")

@@ -22,7 +22,7 @@ class Display:
 
     def __init__(self, sweep: Sweep, runs: Sequence[Run], live: bool) -> None:
         self.sweep, self.runs = sweep, {run.name: run for run in runs}
-        self.states: dict[str, State] = dict.fromkeys(self.runs, "waiting")
+        self.states: dict[str, State] = {run.name: state_of(sweep, run) for run in runs}
         self._first: dict[str, tuple[float, int]] = {}
         self._next = 0.0
         self._live: Any = _live() if live else None

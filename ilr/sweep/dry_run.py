@@ -4,7 +4,8 @@ import math
 from statistics import median
 from typing import Any
 
-from ilr.sweep.detectable import POWER, assumed, detectable, measured
+from ilr.errors import InputError
+from ilr.sweep.detectable import POWER, Noise, assumed, detectable, measured
 from ilr.sweep.display import duration
 from ilr.sweep.report import by_hand, text_table
 from ilr.sweep.runs import Run, Sweep, find_baseline
@@ -65,13 +66,14 @@ def _total(sweep: Sweep, speed: float, source: str, at_once: int) -> str:
     unknown = len(left) - len(known)
     if unknown:
         text += f"; {unknown} runs of unknown length (no max_steps, no max_train_tokens) not counted"
-    return f"{text}. Speed: {speed:.3g} training FLOP/s a run, {source}; without preparing data and validating."
+    return (
+        f"{text}. Speed: {speed:.3g} training FLOP/s a run, {source}; without preparing data and validating."
+    )
 
 
 def _power(sweep: Sweep, seed_sd: float | None) -> str:
     seeds, arms = len(sweep.file.seeds), len(sweep.arms)
-    ended = [run.directory.path for run in sweep.runs if state_of(sweep, run) == "finished"]
-    noise = (measured(ended) if seed_sd is None and ended else None) or assumed(seed_sd)
+    noise = (_measured(sweep) if seed_sd is None else None) or assumed(seed_sd)
     documents = noise.documents or planned_documents(sweep.runs[0].arm.options)
     size = detectable(noise, arms, seeds, documents)
     text = f"{documents:,} documents" if documents else "documents not counted (number unknown)"
@@ -80,9 +82,17 @@ def _power(sweep: Sweep, seed_sd: float | None) -> str:
         return f"Detectable difference: none can be told ({reason})."
     return (
         f"Detectable difference: {size:.4f} nats per token ({100 * math.expm1(size):.2f} % of perplexity) with "
-        f"{POWER:.0%} power, Holm over {arms - 1} comparisons, {seeds} seeds, {text}; {noise.source}: "
-        f"seed sd {noise.seed_sd:.3g}, document sd {noise.document_sd:.3g} nats."
+        f"{POWER:.0%} power where arms are alike in noise, Holm over {arms - 1} comparisons, {seeds} seeds, "
+        f"{text}; {noise.source}: seed sd {noise.seed_sd:.3g}, document sd {noise.document_sd:.3g} nats."
     )
+
+
+def _measured(sweep: Sweep) -> Noise | None:
+    ended = [run.directory.path for run in sweep.runs if state_of(sweep, run) == "finished"]
+    try:
+        return measured(ended)
+    except InputError:  # runs that cannot be compared: `ilr compare` says why
+        return None
 
 
 def planned_documents(options: Options) -> int | None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ class Resources:
                 raise InputError(f"--{name} must be above 0, got {value:g}")
 
 
-def run_locally(jobs: Sequence[Job], resources: Resources) -> Iterator[Outcome | None]:
+def run_locally(jobs: Sequence[Job], resources: Resources) -> Generator[Outcome | None]:
     """One after another, each with all processors unless told; None whenever there is nothing new.
 
     Closing the iterator asks the run in progress to save and leave.
@@ -46,7 +46,7 @@ def run_locally(jobs: Sequence[Job], resources: Resources) -> Iterator[Outcome |
         yield outcome(job, process.returncode)
 
 
-def run_on_ray(jobs: Sequence[Job], resources: Resources) -> Iterator[Outcome | None]:
+def run_on_ray(jobs: Sequence[Job], resources: Resources) -> Generator[Outcome | None]:
     """One Ray task a run, as many at a time as there is room; None whenever there is nothing new.
 
     Joins the cluster at RAY_ADDRESS, else starts Ray on this machine and ends it with the iterator. Closing

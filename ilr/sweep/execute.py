@@ -87,10 +87,10 @@ def started(job: Job) -> Iterator["subprocess.Popen[bytes]"]:
 def outcome(job: Job, exit_code: int) -> Outcome:
     """What came of a run that ended with this status (negative: by a signal), noted in its record."""
     code = exit_code if exit_code >= 0 else 128 - exit_code
-    instant = not RunDirectory(Path(job.directory)).history.is_file()
-    ended = Outcome(job.name, code, _reason(job, exit_code), instant)
-    if not ended.failed:
-        ended = Outcome(job.name, code)
+    ended = Outcome(job.name, code)
+    if ended.failed:
+        instant = not RunDirectory(Path(job.directory)).history.is_file()
+        ended = Outcome(job.name, code, _reason(job, exit_code), instant)
     states = {0: "finished", DIVERGED: "diverged"}
     state = "failed" if ended.failed else states.get(code, "interrupted")
     job.record.update(state=state, exit_code=code, reason=ended.reason)

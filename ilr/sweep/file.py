@@ -102,7 +102,9 @@ def _entry(item: object, where: str) -> Entry:
     if isinstance(item, list):
         return Entry(schedules=(item,))
     if not isinstance(item, Mapping):
-        raise InputError(f"{where}: an arm is a schedule or a mapping with {', '.join(ARM_KEYS)}; got {item!r}")
+        raise InputError(
+            f"{where}: an arm is a schedule or a mapping with {', '.join(ARM_KEYS)}; got {item!r}"
+        )
     _check_keys(item, ARM_KEYS, where)
     if sum(key in item for key in ("schedule", "schedules", "generate")) > 1:
         raise InputError(f"{where}: give one of schedule, schedules and generate")

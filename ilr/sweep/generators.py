@@ -5,7 +5,8 @@ from itertools import combinations, pairwise
 from typing import Any, Literal
 
 from ilr.errors import InputError
-from ilr.plan import Sharing, Sublayers
+from ilr.plan import Sublayers
+from ilr.sharing import Sharing
 
 Schedule = list[int] | list[dict[str, Any]]
 Family = Literal["all", "early", "late", "uniform", "extra"]
@@ -21,7 +22,7 @@ def all_schedules(num_layers: int, depth: int) -> list[list[int]]:
 
 
 def early(num_layers: int, depth: int) -> list[list[int]]:
-    """Those that never rise with the layer, without the uniform one: [4,2,1,1], [3,2,2,1], …"""
+    """Those that never rise with the layer, without the uniform one, such as [4,2,1,1]."""
     every = all_schedules(num_layers, depth)
     return [times for times in every if times == sorted(times, reverse=True) and times[0] > times[-1]]
 

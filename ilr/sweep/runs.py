@@ -99,7 +99,9 @@ def _held_equal(file: SweepFile, arms: list[Arm]) -> Iterator[tuple[Arm, float |
     target = steps * _flops_per_step(baseline)
     for arm in arms:
         if "trainer.max_steps" in arm.overrides:
-            raise InputError(f"{file.path}: arm {arm.label} sets trainer.max_steps, held_equal: flops does too")
+            raise InputError(
+                f"{file.path}: arm {arm.label} sets trainer.max_steps, held_equal: flops does too"
+            )
         own = max(1, round(target / _flops_per_step(arm)))
         options = {**arm.options, "trainer.max_steps": own}
         yield replace(arm, options=options), own * _flops_per_step(arm) / target - 1
@@ -111,7 +113,9 @@ def find_baseline(file: SweepFile, arms: list[Arm]) -> Arm:
         named = [arm for arm in arms if arm.label == file.baseline]
         if not named:
             labels = ", ".join(arm.label for arm in arms)
-            raise InputError(f"{file.path}: baseline: no arm is called {file.baseline!r}; there are: {labels}")
+            raise InputError(
+                f"{file.path}: baseline: no arm is called {file.baseline!r}; there are: {labels}"
+            )
         return named[0]
     plain = [arm for arm in arms if arm.plan.label.strip("1-") == "" and not arm.note]
     return (plain or arms)[0]

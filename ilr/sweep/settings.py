@@ -91,7 +91,9 @@ def tokens_per_step(options: Options, config: DecoderConfig) -> int:
     devices = options.get("trainer.devices")
     processes = devices if isinstance(devices, int) and devices > 0 else 1
     processes *= int(options.get("trainer.num_nodes") or 1)
-    blocks = options.get("data.batch_size", BATCH_SIZE) * (options.get("trainer.accumulate_grad_batches") or 1)
+    blocks = options.get("data.batch_size", BATCH_SIZE) * (
+        options.get("trainer.accumulate_grad_batches") or 1
+    )
     return int(blocks * config.context * processes)
 
 
