@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ilr.config import DecoderConfig
     from ilr.decoder import Decoder
     from ilr.loading import load
-    from ilr.plan import Plan, Segment, Sharing, Visit, make_plan
+    from ilr.plan import Plan, Segment, Visit, make_plan
+    from ilr.sharing import Sharing
 
 __version__ = "0.1.0"
 __all__ = [
@@ -38,7 +39,7 @@ _HOMES = {
     "load": "ilr.loading",
     "Plan": "ilr.plan",
     "Segment": "ilr.plan",
-    "Sharing": "ilr.plan",
+    "Sharing": "ilr.sharing",
     "Visit": "ilr.plan",
     "make_plan": "ilr.plan",
 }

@@ -124,6 +124,12 @@ class RunLogger(Logger):
             self._writer.close()
             self._writer = None
 
+    def discard(self) -> None:
+        """Take back the files of a run that never began."""
+        self.close()
+        for file in (self.directory.history, *self.directory.path.glob("events.out.tfevents.*")):
+            file.unlink(missing_ok=True)
+
     def _open(self) -> SummaryWriter:
         points = []
         if self._resume_step is not None:

@@ -68,3 +68,24 @@ def learning_rate_factor(
         return floor + (1.0 - floor) * 0.5 * (1.0 + math.cos(math.pi * progress))
 
     return factor
+
+
+def check_optimisation(
+    learning_rate: float,
+    warmup_ratio: float,
+    warmup_steps: int | None,
+    min_lr_ratio: float,
+    extra_steps: int,
+    weight_decay: float,
+) -> None:
+    """Raise `InputError` for a value that no training can use."""
+    if not learning_rate > 0:
+        raise InputError(f"learning_rate must be above 0, got {learning_rate}")
+    for name, share in (("warmup_ratio", warmup_ratio), ("min_lr_ratio", min_lr_ratio)):
+        if not 0 <= share <= 1:
+            raise InputError(f"{name} must lie between 0 and 1, got {share}")
+    for name, count in (("warmup_steps", warmup_steps), ("extra_steps", extra_steps)):
+        if count is not None and count < 0:
+            raise InputError(f"{name} must be at least 0, got {count}")
+    if weight_decay < 0:
+        raise InputError(f"weight_decay must be at least 0, got {weight_decay}")

@@ -10,15 +10,12 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from ilr.errors import InputError
+from ilr.sharing import Sharing, is_integer, read_sharing
 
 Sublayers = Literal["both", "attention", "ffn"]
-SharingName = Literal["none", "attention", "ffn", "all"]
 
 SCHEDULE_EXAMPLES = (
     "a list with one count per layer such as [3,2,1,1], or segments such as [{layers: [1,2], times: 4}]"
-)
-SHARING_EXAMPLES = (
-    "none, attention, ffn, all, or a bank index per layer such as {attention: [0,0,0,0], ffn: [0,1,2,3]}"
 )
 
 
@@ -39,11 +36,11 @@ class Segment:
                 f"layers of a segment must be a non-empty list such as [1,2], got {self.layers!r}"
             )
         for layer in self.layers:
-            if not _is_integer(layer) or layer < 0:
+            if not is_integer(layer) or layer < 0:
                 raise InputError(
                     f"a layer must be a whole number from 0, got {layer!r} in {list(self.layers)}"
                 )
-        if not _is_integer(self.times) or self.times < 1:
+        if not is_integer(self.times) or self.times < 1:
             raise InputError(
                 f"times must be a whole number of at least 1, got {self.times!r} for layers {list(self.layers)}"
             )
@@ -58,92 +55,6 @@ class Segment:
         run = layers if len(self.layers) == 1 else f"({layers})"
         half = {"both": "", "attention": "a", "ffn": "f"}[self.sublayers]
         return f"{run}{half}" + (f"x{self.times}" if self.times > 1 else "")
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """The bank entry that each layer uses: attention and feed-forward separately.
-
-    Bank indices start at 0 and leave none out, so the number of distinct weights is the largest plus one.
-    """
-
-    attention: tuple[int, ...]
-    ffn: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        for kind in ("attention", "ffn"):
-            banks = getattr(self, kind)
-            if isinstance(banks, str | bytes) or not isinstance(banks, Sequence) or not banks:
-                raise InputError(f"sharing of {kind} must be a list of bank indices, got {banks!r}")
-            if not all(_is_integer(bank) and bank >= 0 for bank in banks):
-                raise InputError(f"sharing of {kind} must be whole numbers from 0, got {list(banks)}")
-            if set(banks) != set(range(max(banks) + 1)):
-                raise InputError(
-                    f"sharing of {kind} must use every bank index from 0 to its largest, got {list(banks)}"
-                )
-            object.__setattr__(self, kind, tuple(banks))
-        if len(self.attention) != len(self.ffn):
-            raise InputError(
-                "sharing needs one attention and one ffn index per layer, "
-                f"got {len(self.attention)} and {len(self.ffn)}"
-            )
-
-    @classmethod
-    def named(cls, name: SharingName, num_layers: int) -> "Sharing":
-        """One of the ALBERT ablation's modes (arXiv 1909.11942): what the layers have in common."""
-        own, common = tuple(range(num_layers)), (0,) * num_layers
-        modes = {
-            "none": (own, own),
-            "attention": (common, own),
-            "ffn": (own, common),
-            "all": (common, common),
-        }
-        if name not in modes:
-            raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {name!r}")
-        return cls(*modes[name])
-
-    @classmethod
-    def groups(cls, num_layers: int, size: int) -> "Sharing":
-        """ALBERT's groups of M: each ``size`` consecutive layers have all weights in common."""
-        if not _is_integer(size) or size < 1:
-            raise InputError(f"a group needs a whole number of at least 1 layers, got {size!r}")
-        banks = tuple(layer // size for layer in range(num_layers))
-        return cls(banks, banks)
-
-    @classmethod
-    def sandwich(cls, num_layers: int) -> "Sharing":
-        """First and last layer their own, all between in common (Subformer, arXiv 2101.00234)."""
-        if num_layers < 3:
-            raise InputError(f"sandwich sharing needs at least 3 layers, got {num_layers}")
-        banks = (0, *(1,) * (num_layers - 2), 2)
-        return cls(banks, banks)
-
-    @property
-    def num_layers(self) -> int:
-        """Layers for which a bank entry is given."""
-        return len(self.attention)
-
-    @property
-    def num_attention(self) -> int:
-        """Distinct attention weights."""
-        return max(self.attention) + 1
-
-    @property
-    def num_ffn(self) -> int:
-        """Distinct feed-forward weights."""
-        return max(self.ffn) + 1
-
-    @property
-    def name(self) -> str:
-        """``none``, ``attention``, ``ffn``, ``all``, ``groups-of-M``, or the indices, file-name safe."""
-        names: tuple[SharingName, ...] = ("none", "attention", "ffn", "all")
-        for mode in names:
-            if self == Sharing.named(mode, self.num_layers):
-                return mode
-        for size in range(2, self.num_layers):
-            if self == Sharing.groups(self.num_layers, size):
-                return f"groups-of-{size}"
-        return f"a{'.'.join(map(str, self.attention))}f{'.'.join(map(str, self.ffn))}"
 
 
 class Visit(NamedTuple):
@@ -289,12 +200,12 @@ def make_plan(
 
     Raises `InputError` (a ValueError) that says what came and what is allowed.
     """
-    if num_layers is not None and (not _is_integer(num_layers) or num_layers < 1):
+    if num_layers is not None and (not is_integer(num_layers) or num_layers < 1):
         raise InputError(f"num_layers must be a whole number of at least 1, got {num_layers!r}")
     segments = _segments(schedule, num_layers)
     if num_layers is None:
         num_layers = 1 + max(layer for segment in segments for layer in segment.layers)
-    return Plan(segments, _sharing(sharing, num_layers))
+    return Plan(segments, read_sharing(sharing, num_layers))
 
 
 def _segments(schedule: Sequence[Any], num_layers: int | None) -> tuple[Segment, ...]:
@@ -305,7 +216,7 @@ def _segments(schedule: Sequence[Any], num_layers: int | None) -> tuple[Segment,
     if any(isinstance(entry, Segment | Mapping) for entry in schedule):
         return tuple(_segment(entry, schedule) for entry in schedule)
     for entry in schedule:
-        if not _is_integer(entry) or entry < 1:
+        if not is_integer(entry) or entry < 1:
             raise InputError(
                 f"schedule entries must be whole numbers of at least 1, got {entry!r} in {list(schedule)}; "
                 "for example [3,2,1,1]"
@@ -330,23 +241,3 @@ def _segment(entry: object, schedule: Sequence[Any]) -> Segment:
         wrong = f"unknown key {unknown[0]!r}" if unknown else "no key 'layers'"
         raise InputError(f"a segment has the keys layers, times and sublayers; got {wrong} in {dict(entry)}")
     return Segment(**entry)
-
-
-def _sharing(sharing: str | Mapping[str, Any] | Sharing, num_layers: int) -> Sharing:
-    if isinstance(sharing, str):
-        return Sharing.named(sharing, num_layers)  # type: ignore[arg-type]  # checked there
-    if isinstance(sharing, Mapping):
-        if set(sharing) != {"attention", "ffn"}:
-            raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {dict(sharing)}")
-        sharing = Sharing(sharing["attention"], sharing["ffn"])
-    if not isinstance(sharing, Sharing):
-        raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {sharing!r}")
-    if sharing.num_layers != num_layers:
-        raise InputError(
-            f"sharing must have one bank index per layer: got {sharing.num_layers} for num_layers {num_layers}"
-        )
-    return sharing
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -10,10 +10,10 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from ilr.accounting import cost
 from ilr.checkpoints import Record
+from ilr.fsdp import gathered_weights
 from ilr.logger import RunLogger
 from ilr.metrics import Scores
 from ilr.run_directory import RunDirectory, atomic_write
-from ilr.sharding import gathered_weights
 from ilr.summary import (
     gzip_bits_per_byte,
     hyperparameters,

@@ -12,12 +12,12 @@ from ilr.config import DecoderConfig
 from ilr.data import TextData
 from ilr.decoder import Decoder, Observer
 from ilr.errors import InputError
+from ilr.fsdp import shard, whole
 from ilr.initialise import seed_for
 from ilr.metrics import IGNORED, CorpusNLL, Scores, token_nll
-from ilr.optimisation import LRSchedule, learning_rate_factor, parameter_groups
+from ilr.optimisation import LRSchedule, check_optimisation, learning_rate_factor, parameter_groups
 from ilr.plan import make_plan
 from ilr.positions import check_length
-from ilr.sharding import shard, whole
 from ilr.window import StepWindow
 
 Batch = dict[str, Tensor]
@@ -74,9 +74,7 @@ class LanguageModel(L.LightningModule):
         # Any vocabulary passes the checks; the tokenizer's replaces it when the decoder is built.
         self.config = DecoderConfig(vocab_size=1 if vocab_size is None else vocab_size, **model)
         self.plan = make_plan(schedule, self.config.num_layers, sharing)
-        _check_optimisation(
-            learning_rate, warmup_ratio, warmup_steps, min_lr_ratio, extra_steps, weight_decay
-        )
+        check_optimisation(learning_rate, warmup_ratio, warmup_steps, min_lr_ratio, extra_steps, weight_decay)
         self.save_hyperparameters()
         self.learning_rate, self.lr_schedule = learning_rate, lr_schedule
         self.warmup_ratio, self.warmup_steps = warmup_ratio, warmup_steps
@@ -268,23 +266,3 @@ class LanguageModel(L.LightningModule):
         self.log_dict(figures, logger=False, rank_zero_only=False)
         for logger in self.loggers:
             logger.log_metrics(figures, step=self.global_step)
-
-
-def _check_optimisation(
-    learning_rate: float,
-    warmup_ratio: float,
-    warmup_steps: int | None,
-    min_lr_ratio: float,
-    extra_steps: int,
-    weight_decay: float,
-) -> None:
-    if not learning_rate > 0:
-        raise InputError(f"learning_rate must be above 0, got {learning_rate}")
-    for name, share in (("warmup_ratio", warmup_ratio), ("min_lr_ratio", min_lr_ratio)):
-        if not 0 <= share <= 1:
-            raise InputError(f"{name} must lie between 0 and 1, got {share}")
-    for name, count in (("warmup_steps", warmup_steps), ("extra_steps", extra_steps)):
-        if count is not None and count < 0:
-            raise InputError(f"{name} must be at least 0, got {count}")
-    if weight_decay < 0:
-        raise InputError(f"weight_decay must be at least 0, got {weight_decay}")

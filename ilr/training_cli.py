@@ -1,20 +1,17 @@
 """`fit`, `validate`, `test`: LightningCLI over LanguageModel and TextData, and the run directory around it."""
 
 import errno
-import inspect
 import logging
 import random
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities import rank_zero_only
 
 from ilr.checkpoints import AtomicCheckpointIO, Checkpoints
@@ -30,6 +27,13 @@ from ilr.resume import AlreadyFinished, Resume, adopt_checkpoint, find_resume
 from ilr.run_directory import RunDirectory
 from ilr.run_record import RunRecord
 from ilr.training import LanguageModel
+from ilr.training_options import (
+    add_run_options,
+    check_strategy,
+    context_of,
+    naming_options,
+    settle_intervals,
+)
 
 
 class TrainingParser(LightningArgumentParser):
@@ -87,42 +91,8 @@ class TrainingCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """The options that belong to neither model, data nor trainer; steps are optimiser steps."""
-        parser.link_arguments("model", "data.context", compute_fn=_context, apply_on="instantiate")
-        parser.add_argument(
-            "--run_dir",
-            type=str | None,
-            default=None,
-            help="Directory of the run. Null, for fit: runs/CONFIG/LABEL-sSEED.",
-        )
-        if self._building != "fit":
-            parser.add_argument(
-                "--weights",
-                type=Literal["best", "last"],
-                default="best",
-                help="Which checkpoint of --run_dir.",
-            )
-            return
-        parser.add_argument(
-            "--resume",
-            type=Literal["never", "auto"],
-            default="never",
-            help="auto: go on from the run directory's newest checkpoint, if there is one.",
-        )
-        parser.add_argument("--val_every", type=int, default=200, help="Steps between validations.")
-        parser.add_argument("--save_every", type=int, default=200, help="Steps between checkpoints.")
-        parser.add_argument("--log_every", type=int, default=10, help="Steps between logged points.")
-        parser.add_argument(
-            "--test_after_fit",
-            type=bool,
-            default=True,
-            help="Score the test split with last and best weights.",
-        )
-        parser.add_argument(
-            "--held_equal",
-            type=Literal["tokens", "flops"],
-            default="tokens",
-            help="What this run has in common with those that it is compared to; noted in the summary.",
-        )
+        parser.link_arguments("model", "data.context", compute_fn=context_of, apply_on="instantiate")
+        add_run_options(parser, self._building)
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse twice: with defaults, and to know which values the user gave."""
@@ -148,7 +118,7 @@ class TrainingCLI(LightningCLI):
             )
             self.directory = RunDirectory(Path(path))
             self.start = find_resume(self.directory, cfg, self.given)
-            _settle_intervals(cfg, self.given)
+            settle_intervals(cfg, self.given)
         for section, name in ((cfg.model, "init_seed"), (cfg.model, "dropout_seed"), (cfg.data, "seed")):
             if section[name] is None:
                 section[name] = cfg.seed_everything
@@ -156,7 +126,7 @@ class TrainingCLI(LightningCLI):
     def _default_path(self) -> str:
         model = self.cfg.model
         fields = {name: model[name] for name in DecoderConfig.__dataclass_fields__ if name != "vocab_size"}
-        with _naming_options():
+        with naming_options():
             config = DecoderConfig(vocab_size=1, **fields)
             plan = make_plan(plain(model.schedule), config.num_layers, plain(model.sharing))
         names = [Path(str(file)).stem for file in self.cfg.get("config") or []]
@@ -166,7 +136,7 @@ class TrainingCLI(LightningCLI):
 
     def instantiate_classes(self) -> None:
         """Build model, data and trainer; a wrong model value is said with its option's name."""
-        with _naming_options():
+        with naming_options():
             LanguageModel(**plain(self.cfg.model))
         super().instantiate_classes()
 
@@ -176,7 +146,7 @@ class TrainingCLI(LightningCLI):
         plugins = [*_listed(cfg.trainer.plugins), AtomicCheckpointIO()]
         if self.config.subcommand != "fit":
             return super().instantiate_trainer(logger=False, plugins=plugins, **kwargs)
-        _check_strategy(cfg.trainer.strategy)
+        check_strategy(cfg.trainer.strategy)
         if cfg.trainer.fast_dev_run:
             raise InputError(
                 "--trainer.fast_dev_run leaves no record: use --trainer.max_steps 5 and a --run_dir"
@@ -234,8 +204,9 @@ class TrainingCLI(LightningCLI):
         self.record.finish(self.trainer, model, "finished", tests)
 
     def _leave_nothing_half_made(self) -> None:
-        if self.record.started or not self.trainer.is_global_zero:
+        if self.record.started or self.start is not None or not self.trainer.is_global_zero:
             return
+        self.record.logger.discard()
         for folder in reversed(self.made):
             with suppress(OSError):
                 folder.rmdir()
@@ -278,58 +249,6 @@ def main(args: list[str] | None = None) -> int:
         print("interrupted before the first step was saved; nothing to go on from is lost", file=sys.stderr)
         return 130
     return 0
-
-
-def _settle_intervals(cfg: Any, given: dict[str, Any]) -> None:
-    """Steps between events as Lightning counts them, in micro-batches."""
-    for name in ("val_every", "save_every", "log_every"):
-        if cfg[name] < 1:
-            raise InputError(f"--{name} must be at least 1 step, got {cfg[name]}")
-    asked = set(given.get("trainer", {})) & {
-        "val_check_interval",
-        "check_val_every_n_epoch",
-        "log_every_n_steps",
-    }
-    mine = {
-        "val_check_interval": "--val_every",
-        "check_val_every_n_epoch": "--val_every",
-        "log_every_n_steps": "--log_every",
-    }
-    for name in sorted(asked):
-        if given["trainer"][name] not in (None, cfg.val_every * cfg.trainer.accumulate_grad_batches):
-            raise InputError(f"--trainer.{name} counts other units: use {mine[name]} (optimiser steps)")
-    cfg.trainer.val_check_interval = cfg.val_every * cfg.trainer.accumulate_grad_batches
-
-
-@contextmanager
-def _naming_options() -> Iterator[None]:
-    """Put the option's name before a message about a model value."""
-    try:
-        yield
-    except InputError as error:
-        word = str(error).split()[0]
-        known = (
-            word in DecoderConfig.__dataclass_fields__ or word in inspect.signature(LanguageModel).parameters
-        )
-        raise InputError(f"--model.{error}" if known else f"--model.schedule: {error}") from error
-
-
-def _check_strategy(strategy: Any) -> None:
-    """Refuse what would train wrongly or not at all, before anything starts."""
-    names = ("auto", "ddp", "ddp_spawn", "ddp_fork", "ddp_notebook")
-    classes = (SingleDeviceStrategy, DDPStrategy, ModelParallelStrategy)
-    if strategy in names if isinstance(strategy, str) else isinstance(strategy, classes):
-        if getattr(strategy, "_tensor_parallel_size", 1) not in (1, "auto"):
-            raise InputError("--trainer.strategy: tensor parallelism over repeated layers is not supported")
-        return
-    raise InputError(
-        f"--trainer.strategy {strategy} is not supported: use auto, ddp, or ModelParallelStrategy (sharded weights, "
-        "FSDP2); pipeline parallelism cannot hold a layer that runs again"
-    )
-
-
-def _context(model: LanguageModel) -> int:
-    return model.config.context
 
 
 def _listed(value: Any) -> list[Any]:

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from ilr.config import DecoderConfig
 from ilr.decoder import Decoder
-from ilr.plan import Plan, Segment, Sharing, make_plan
+from ilr.plan import Plan, Segment, make_plan
 from ilr.schedules import block, cycle, prelude_core_coda, reversed_cycle
+from ilr.sharing import Sharing
 
 VOCAB, LENGTH = 37, 20
 TOKENS = torch.randint(VOCAB, (2, LENGTH), generator=torch.Generator().manual_seed(7))

@@ -21,8 +21,9 @@ from torch import Tensor
 from ilr.accounting import cost
 from ilr.decoder import Decoder
 from ilr.metrics import token_nll
-from ilr.plan import Plan, Segment, Sharing, make_plan
+from ilr.plan import Plan, Segment, make_plan
 from ilr.schedules import block, cycle, intra_layer
+from ilr.sharing import Sharing
 
 every_plan = pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.label)
 every_scheme = pytest.mark.parametrize("positions", POSITIONS)

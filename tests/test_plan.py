@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from oracles import PLANS
 
-from ilr.plan import Pass, Plan, Segment, Sharing, Visit, make_plan
+from ilr.plan import Pass, Plan, Segment, Visit, make_plan
+from ilr.sharing import Sharing
 
 every_plan = pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.label)
 

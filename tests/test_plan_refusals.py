@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ilr.plan import Sharing, make_plan
+from ilr.plan import make_plan
+from ilr.sharing import Sharing
 
 BAD_SCHEDULES: list[tuple[Any, int | None, str]] = [
     ([], None, r"schedule is empty; it must be a list .* such as \[3,2,1,1\], or segments such as"),

@@ -10,8 +10,9 @@ from x_transformers import Decoder as TheirLayers
 from x_transformers import TransformerWrapper
 
 from ilr.decoder import Decoder
-from ilr.plan import Plan, Segment, Sharing, make_plan
+from ilr.plan import Plan, Segment, make_plan
 from ilr.schedules import block
+from ilr.sharing import Sharing
 
 
 def interleaved(weight: Tensor, heads: int) -> Tensor:
