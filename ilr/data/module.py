@@ -136,9 +136,7 @@ class TextData(LightningDataModule):
         elif self._key is None:
             self.prepare_data()
         assert self._key is not None
-        self._prepared = PreparedData(
-            self.cache / self._key, self.max_train_tokens, self.max_eval_tokens
-        )
+        self._prepared = PreparedData(self.cache / self._key, self.max_train_tokens, self.max_eval_tokens)
         self.manifest = self._prepared.manifest
         self.tokenizer: Tokenizer = self._prepared.tokenizer
         self.vocab_size_actual = self.manifest.vocab_size
