@@ -96,6 +96,7 @@ def test_resources_below_zero_are_refused() -> None:
         Resources(cpus=0)
 
 
+@pytest.mark.slow
 def test_wrong_options_reach_the_record_as_one_line(tmp_path: Path) -> None:
     ended = execute(job(tmp_path, "1-1-s0", "fit", "--model.widht", "3"))
     assert ended.exit_code == 2

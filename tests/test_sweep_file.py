@@ -83,10 +83,10 @@ def test_equal_operands_differ_where_injection_sees_other_passes(tmp_path: Path)
 
 
 def test_runs_of_one_name_get_distinct_directories(tmp_path: Path) -> None:
-    arms = [{"schedule": [1, 1], "set": {name: 0.25}} for name in ("model.dropout", "data.dropout")]
+    arms = [{"schedule": [1, 1], "set": {name: 8}} for name in ("data.context", "model.context")]
     found = names(tmp_path, arms=arms, seeds=[0, 1])
     assert len(set(found)) == 4
-    assert all(name.startswith("1-1+dropout0.25+") for name in found)
+    assert all(name.startswith("1-1+context8+") for name in found)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,7 @@ def test_runs_of_one_name_get_distinct_directories(tmp_path: Path) -> None:
         ({"arms": [[1, 1]], "seedz": [1]}, r"sweep.yaml: unknown key 'seedz'; the keys are base, set, arms"),
         ({"arms": [{"shedule": [1, 1]}]}, r"sweep.yaml: arms\[0\]: unknown key 'shedule'"),
         ({"arms": [{"schedule": [1, 1], "set": {"widht": 3}}]}, r"arms\[0\]: set: unknown key 'widht'"),
+        ({"arms": [[1, 1]], "set": {"model.widht": 3}}, "'model.widht'.*did you mean model.width"),
         ({"arms": [[1, 1], {"schedule": [1, 1], "set": {"data.seed": 3}}]}, r"arms\[1\].*data.seed is not"),
         ({"arms": [[1, 1, 1]]}, r"sweep.yaml: arms\[0\]: schedule must have one entry per layer: got 3"),
         ({"arms": [[1, 1]], "held_equal": "time"}, "held_equal is tokens or flops, got 'time'"),

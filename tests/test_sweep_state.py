@@ -1,6 +1,7 @@
 """What is done, what is left, and what a sweep says about itself, from run directories alone."""
 
 import csv
+import inspect
 import json
 import math
 import subprocess
@@ -10,15 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sweep_cases import BASE, finish, sweep_of, write_sweep
+from sweep_cases import finish, sweep_of, write_sweep
 from test_compare_runs import write_run
 
 from ilr.comparison.statistics import effects, verdicts
+from ilr.config import DecoderConfig
 from ilr.errors import InputError
 from ilr.sweep import command, dry_run, learning_rates
 from ilr.sweep.detectable import Noise, detectable, measured
 from ilr.sweep.display import Display, duration
 from ilr.sweep.identity import IDENTITY_OF_TRAINER, NOT_IDENTITY
+from ilr.sweep.settings import BATCH_SIZE, options_of
 from ilr.sweep.state import locked, note_plan, progress_of, record_of, settle, state_of
 
 
@@ -231,11 +234,11 @@ def test_two_runs_are_the_same_by_the_options_by_which_a_summary_says_so() -> No
     assert IDENTITY_OF_TRAINER == summary.IDENTITY_OF_TRAINER
 
 
-def test_the_default_batch_size_is_the_data_modules() -> None:
-    import inspect
-
+def test_options_read_without_torch_are_those_of_the_classes_that_take_them() -> None:
     from ilr.data import TextData
-    from ilr.sweep.settings import BATCH_SIZE
+    from ilr.training import LanguageModel
 
-    assert inspect.signature(TextData).parameters["batch_size"].default == BATCH_SIZE
-    assert BASE["data"]["batch_size"] != BATCH_SIZE
+    model, data = (inspect.signature(taker).parameters for taker in (LanguageModel, TextData))
+    assert set(options_of("model")) == {*model, *DecoderConfig.__dataclass_fields__} - {"model"}
+    assert set(options_of("data")) == set(data)
+    assert data["batch_size"].default == BATCH_SIZE

@@ -118,4 +118,4 @@ def _live() -> Any:
         from rich.live import Live
     except ModuleNotFoundError:
         return None
-    return Live(auto_refresh=False, vertical_overflow="crop")
+    return Live(auto_refresh=False, vertical_overflow="crop", transient=True)

@@ -41,8 +41,9 @@ def report(sweep: Sweep) -> tuple[str, bool]:
         lines.append(f"Output of each: {sweep.records}/RUN.out and .err")
     if left:
         lines += ["", f"{len(left)} not done: the same command goes on with them"]
-    lines += ["", f"Compare: ilr compare {shlex.quote(str(sweep.directory))}"]
-    lines.append(f"Curves:  ilr board {shlex.quote(str(sweep.directory))}")
+    lines += ["", f"Curves:  ilr board {shlex.quote(str(sweep.directory))}"]
+    if len(sweep.file.learning_rates) < 2:  # else at the chosen ones
+        lines.append(f"Compare: ilr compare {shlex.quote(str(sweep.directory))}")
     return "\n".join(lines), not failed and not left
 
 

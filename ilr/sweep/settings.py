@@ -1,12 +1,16 @@
 """The options of a run as flat names (`model.width`), laid over each other, and what they make. No torch."""
 
+import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+import ilr
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
 from ilr.plan import Plan, make_plan
@@ -19,6 +23,8 @@ PLAIN = ("val_every", "save_every", "log_every", "test_after_fit")
 """Options of `ilr fit` outside the sections that a sweep may set; the others are the sweep's own business."""
 
 SEEDS = ("seed_everything", "model.init_seed", "model.dropout_seed", "data.seed")
+_HOMES = {"model": ("training.py", "LanguageModel"), "data": ("data/module.py", "TextData")}
+
 BATCH_SIZE = 8
 """Blocks in a training batch where no configuration says: the data module's default."""
 
@@ -67,7 +73,22 @@ def checked_overrides(tree: object, where: str) -> Options:
         if not (name in PLAIN or (section in SECTIONS and key)):
             allowed = ", ".join([*(f"{section}.…" for section in SECTIONS), *PLAIN])
             raise InputError(f"{where}: unknown key {name!r}; an option is one of {allowed}")
+        if section in _HOMES and key not in (known := options_of(section)):
+            close = get_close_matches(key, known, n=1)
+            meant = f"; did you mean {section}.{close[0]}?" if close else ""
+            raise InputError(f"{where}: unknown key {name!r}: {section} has no such option{meant}")
     return options
+
+
+@cache
+def options_of(section: str) -> tuple[str, ...]:
+    """The options of ``model`` or ``data``, read off the class that takes them: importing it takes seconds."""
+    file, name = _HOMES[section]
+    tree = ast.parse((Path(ilr.__file__).parent / file).read_text(encoding="utf-8"))
+    (taker,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    (init,) = (node for node in taker.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
+    own = tuple(argument.arg for argument in [*init.args.args[1:], *init.args.kwonlyargs])
+    return own + (tuple(DecoderConfig.__dataclass_fields__) if init.args.kwarg else ())
 
 
 def decoder_of(options: Options) -> tuple[DecoderConfig, Plan]:
