@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ilr.analysis.record import QUANTITIES, Analysis
 from ilr.analysis.style import GREY, MAP, ink, layer_style, panels, styled
@@ -13,8 +13,8 @@ from ilr.analysis.style import GREY, MAP, ink, layer_style, panels, styled
 DRAWN = tuple(name for name in QUANTITIES if name not in ("cosine_before", "jacobian_norm_max"))
 """Quantities that get a figure; the others are in the table and the scalars."""
 _MOST_TICKS, _MOST_WRITTEN = 18, 9
-# A linear axis shows what a logarithmic one would, until values differ by more than this.
-_LINEAR_RATIO = 20
+# Beyond this ratio of largest to smallest the first visit alone would fill a linear axis.
+_LINEAR_RATIO = 6
 
 
 def draw(analyses: Sequence[Analysis]) -> dict[str, Figure]:
@@ -105,7 +105,11 @@ def _scale(all_axes: Sequence[Axes], values: Sequence[Sequence[float]]) -> None:
     every = [value for one in values for value in one]
     low, high = min(every), max(every)
     if low > 0 and high > _LINEAR_RATIO * low:
+        axis = all_axes[0].yaxis
         all_axes[0].set_yscale("log")
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
+        axis.set_major_formatter(FormatStrFormatter("%g"))
+        axis.set_minor_formatter(NullFormatter())
         return
     if 0 <= low < high / 2:
         all_axes[0].set_ylim(bottom=0)
