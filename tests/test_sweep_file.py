@@ -13,7 +13,7 @@ from sweep_cases import BASE, sweep_of, write_sweep
 from ilr.accounting import training_flops
 from ilr.errors import InputError
 from ilr.plan import make_plan
-from ilr.sweep.file import Seeds, read_sweep
+from ilr.sweep.file import ARM_KEYS, EXAMPLE, KEYS, Seeds, read_sweep
 from ilr.sweep.generators import all_schedules, early, extra, late, sharings, uniform
 from ilr.sweep.runs import make_sweep
 
@@ -202,3 +202,12 @@ def test_generated_arms_take_the_other_keys_of_their_entry(tmp_path: Path) -> No
 def test_the_sweeps_that_come_with_the_project_are_what_they_say(name: str, arms: int, runs: int) -> None:
     sweep = make_sweep(read_sweep(SWEEPS / f"{name}.yaml"), Path("runs"))
     assert (len(sweep.arms), len(sweep.runs), len(sweep.repeated)) == (arms, runs, 0)
+
+
+def test_the_example_in_the_help_is_a_sweep(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_text(EXAMPLE.replace("../demo.yaml", str(SWEEPS.parent / "demo.yaml")))
+    sweep = make_sweep(read_sweep(path), tmp_path)
+    assert {key for key in KEYS if f"\n{key}:" in f"\n{EXAMPLE}"} == set(KEYS)
+    assert all(f"{key}:" in EXAMPLE for key in ARM_KEYS)
+    assert len(sweep.runs) == 2 * 3 * len(sweep.arms)

@@ -45,35 +45,27 @@ def test_a_local_sweep_trains_skips_and_isolates_a_failing_arm(tmp_path: Path) -
     assert "3 runs, 2 done, 1 to do" in again.stdout
 
 
-def test_a_stopped_local_sweep_saves_and_goes_on(tmp_path: Path) -> None:
+def test_a_local_sweep_goes_on_after_a_stop_and_after_a_kill_of_its_driver(tmp_path: Path) -> None:
     path = write_sweep(tmp_path, LONG, arms=[[1, 1]])
     words = [sys.executable, "-m", "ilr.cli", "sweep", str(path), "--engine", "local"]
-    driver = subprocess.Popen([*words, "--output", str(tmp_path / "runs")], stderr=subprocess.PIPE, text=True)
+    words += ["--output", str(tmp_path / "runs")]
     run = sweep_of(tmp_path, LONG, arms=[[1, 1]]).runs[0]
+    driver = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     wait_for_steps(run, 20)
     driver.send_signal(signal.SIGINT)
     _, said = driver.communicate(timeout=60)
     assert driver.returncode == 130
     assert "the same command goes on" in said
-    stopped_at = steps_of(run)[-1]
-    done = train(path, "--engine", "local")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs" / "1-1-s0" / "config-resume-1.yaml").is_file()
-    assert_every_step_once(run)
-    assert stopped_at < 1500
-
-
-def test_a_run_leaves_with_a_driver_that_is_killed(tmp_path: Path) -> None:
-    path = write_sweep(tmp_path, LONG, arms=[[1, 1]])
-    words = [sys.executable, "-m", "ilr.cli", "sweep", str(path), "--engine", "local"]
-    driver = subprocess.Popen([*words, "--output", str(tmp_path / "runs")])
-    run = sweep_of(tmp_path, LONG, arms=[[1, 1]]).runs[0]
-    wait_for_steps(run, 20)
+    reached = len(steps_of(run))
+    driver = subprocess.Popen(words)
+    wait_for_steps(run, reached + 20)
     driver.kill()
     driver.wait()
+    # Nobody asked the run itself: it has to notice, save and leave.
     wait_until(lambda: not children_of(tmp_path), 30)
     assert steps_of(run)[-1] < 1500
     assert train(path, "--engine", "local").returncode == 0
+    assert (run.directory.path / "config-resume-2.yaml").is_file()
     assert_every_step_once(run)
 
 

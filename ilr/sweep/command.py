@@ -3,15 +3,23 @@
 import math
 import os
 import sys
+import textwrap
+from argparse import RawDescriptionHelpFormatter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail
-from ilr.sweep.file import read_sweep
+from ilr.sweep.file import EXAMPLE, read_sweep
 from ilr.sweep.runs import Sweep, make_sweep
 from ilr.sweep.state import ENDED, locked, note_plan, settle, state_of
+
+_ABOUT = """\
+Carry out what is left of a sweep, or say what it would cost. The run directories are the truth: run it again
+after a failure, a kill or a reboot, with more seeds or arms, and only what is not finished runs, from its
+last checkpoint. If the command itself was killed, its runs save and leave by themselves; `ray stop` removes
+what Ray leaves behind. RAY_ADDRESS joins a cluster. Status: 0 all runs have a result, 1 some have none."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +31,7 @@ class SweepOptions:
             another, without the extra package.
         cpus: Processors of a run, which are also its threads. Null: 1 with ray; local leaves it to torch.
         gpus: Accelerators of a run. Null: 1 with ray where there are any.
-        output: Directory of the runs. Null: runs/NAME of the sweep file.
+        output: Directory of the runs. Null: runs/NAME-sweep of the sweep file.
         flops_per_second: Training FLOP/s of one run, for the estimated time. Null: as its finished runs had.
         seed_sd: Standard deviation over seeds, in nats per token, for the detectable difference.
     """
@@ -48,7 +56,7 @@ def main(argv: list[str]) -> int:
     try:
         options = SweepOptions(**{name: given[name] for name in SweepOptions.__dataclass_fields__})
         file = read_sweep(given.file)
-        sweep = settle(make_sweep(file, options.output or Path("runs") / file.path.stem))
+        sweep = settle(make_sweep(file, options.output or Path("runs") / f"{file.path.stem}-sweep"))
         if given.dry_run:
             return _dry_run(sweep, options)
         busy = f"another ilr sweep is at work in {sweep.directory}"
@@ -59,14 +67,19 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> CommandParser:
-    parser = CommandParser(prog="ilr sweep", description=__doc__, allow_abbrev=False)
+    parser = CommandParser(
+        prog="ilr sweep",
+        description=f"{_ABOUT}\n\nA sweep file, with every key:\n\n{textwrap.indent(EXAMPLE, '  ')}",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("file", type=Path, help="the sweep file, such as configs/sweeps/demo.yaml")
     parser.add_argument("--dry-run", action="store_true", help="print every run with its cost; start nothing")
     for name, kind, text in (
         ("engine", Literal["ray", "local"], "ray: several at a time; local: one after another"),
         ("cpus", float | None, "processors and threads of a run (ray: 1; local: as torch finds)"),
         ("gpus", float | None, "accelerators of a run (ray: 1 where there are any)"),
-        ("output", Path | None, "directory of the runs (runs/NAME of the sweep file)"),
+        ("output", Path | None, "directory of the runs (runs/NAME-sweep, of the sweep file)"),
         ("flops-per-second", float | None, "training FLOP/s of one run, for the estimated time"),
         ("seed-sd", float | None, "sd over seeds in nats per token, for the detectable difference"),
     ):

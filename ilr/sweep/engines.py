@@ -55,7 +55,12 @@ def run_on_ray(jobs: Sequence[Job], resources: Resources) -> Generator[Outcome |
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = _ray()
     on_sigterm = signal.getsignal(signal.SIGTERM)
-    ray.init(include_dashboard=False, log_to_driver=False, logging_level="error")
+    try:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="error")
+    except ConnectionError as error:
+        raise InputError(
+            f"{error} (RAY_ADDRESS); where the cluster asks for a token, set RAY_AUTH_MODE=token"
+        ) from None
     signal.signal(signal.SIGTERM, on_sigterm)  # Ray puts its own there
     waiting: dict[Any, Job] = {}
     try:

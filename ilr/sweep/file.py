@@ -25,6 +25,27 @@ ARM_KEYS = (
     "anchors",
 )
 
+EXAMPLE = """\
+base: ../demo.yaml                # training configuration(s), relative to this file
+set: {trainer.max_steps: 500}     # options of every run
+seeds: [0, 1, {init: 2, data: 7}] # one number for weights and order of the data, or one each
+held_equal: flops                 # tokens (default), or training FLOPs: those of the baseline, by max_steps
+baseline: 1-1-1-1                 # label of an arm; default: the first all-ones schedule
+learning_rates: [1.0e-3, 3.0e-3]  # each tried in every arm, chosen on validation
+anchors: [deeper, wider]          # of every arm: also parameters, widened; an arm's own list goes before
+arms:
+  - [1, 1, 1, 1]                  # a schedule
+  - {schedule: [{layers: [0, 1, 2, 3], times: 2}], injection: [none, add]}  # a list makes an arm of each
+  - schedules: [[2, 1, 1, 1], [1, 1, 1, 2]]
+    positions: [rope, alibi]
+    set: {model.dropout: 0.1}     # any other option
+  - schedule: [1, 1, 1, 1]
+    sharing: [attention, {groups: 2}, {attention: [0, 1, 1, 2], ffn: [0, 0, 0, 0]}]  # or: every
+    anchors: [widened]
+  - {generate: all, depth: 6}     # every schedule of six visits; early, late, uniform: the monotone ones
+  - {generate: extra, sublayers: attention}  # one more visit of each layer in turn: both, attention, ffn
+"""
+
 
 @dataclass(frozen=True, order=True)
 class Seeds:
