@@ -69,7 +69,7 @@ def test_a_local_sweep_goes_on_after_a_stop_and_after_a_kill_of_its_driver(tmp_p
     assert_every_step_once(run)
 
 
-def test_ray_survives_a_killed_worker_and_a_killed_driver(tmp_path: Path) -> None:
+def test_ray_survives_a_killed_worker_a_killed_driver_and_a_stop(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     arms = [[1, 1], [2, 1]]
     path = write_sweep(tmp_path, LONG, arms=arms)
@@ -84,6 +84,14 @@ def test_ray_survives_a_killed_worker_and_a_killed_driver(tmp_path: Path) -> Non
     driver.kill()
     driver.wait()
     wait_until(lambda: not children_of(tmp_path), 60)
+    reached = len(steps_of(runs[0]))
+    driver = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    wait_for_steps(runs[0], reached + 10)
+    driver.send_signal(signal.SIGINT)
+    driver.communicate(timeout=60)
+    assert driver.returncode == 130
+    assert not children_of(tmp_path)
+    assert runs[0].directory.summary() is None
     done = train(path)
     assert done.returncode == 0, done.stdout + done.stderr
     for run in runs:

@@ -39,8 +39,10 @@ def conduct(
     """
     jobs = [_job(sweep, run) for run in runs]
     in_a_row = 0
-    with display, closing(ENGINES[engine](jobs, resources)) as outcomes, _stoppable():
+    with display, closing(ENGINES[engine](jobs, resources)) as outcomes, _stoppable() as stop:
         for outcome in outcomes:
+            if stop:
+                raise Stopped(stop[0])
             if outcome is not None:
                 display.ended(outcome)
                 in_a_row = in_a_row + 1 if outcome.failed and outcome.instant else 0
@@ -61,15 +63,21 @@ def _job(sweep: Sweep, run: Run) -> Job:
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
-    """Turn the two signals into `Stopped`, so that everything is closed on the way out."""
+def _stoppable() -> Iterator[list[int]]:
+    """The first of the two signals, once it has come; a second one interrupts at once.
 
-    def stop(signum: int, frame: FrameType | None) -> None:
-        raise Stopped(signum)
+    Noted, not raised: an exception out of a handler does not get through a library that waits in C.
+    """
+    received: list[int] = []
 
-    previous = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
+    def note(signum: int, frame: FrameType | None) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(signum)
+
+    previous = {signum: signal.signal(signum, note) for signum in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield received
     finally:
         for signum, handler in previous.items():
             signal.signal(signum, handler)

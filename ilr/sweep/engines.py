@@ -53,10 +53,13 @@ def run_on_ray(jobs: Sequence[Job], resources: Resources) -> Generator[Outcome |
     the iterator asks the runs in progress to save and leave.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_task_oom_retries", str(RETRIES))  # else a run too large starts for ever
     ray = _ray()
     on_sigterm = signal.getsignal(signal.SIGTERM)
+    # Without an address Ray would first look for one started here before, dead or alive.
+    address = os.environ.get("RAY_ADDRESS", "local")
     try:
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level="error")
+        ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="error")
     except ConnectionError as error:
         raise InputError(
             f"{error} (RAY_ADDRESS); where the cluster asks for a token, set RAY_AUTH_MODE=token"

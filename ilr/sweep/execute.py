@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ilr.run_directory import RunDirectory
-from ilr.sweep.child import GRACE, LOCK, PARENT
+from ilr.sweep.child import GRACE, LOCK, PARENT, POLL
 from ilr.sweep.state import Record
 
 DIVERGED = 3
@@ -58,7 +58,8 @@ class Outcome:
 def execute(job: Job) -> Outcome:
     """Start a run and wait for its end."""
     with started(job) as process:
-        process.wait()
+        while process.poll() is None:  # a bare wait would not hear that Ray cancels this task
+            time.sleep(POLL)
     return outcome(job, process.returncode)
 
 
