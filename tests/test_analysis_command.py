@@ -87,9 +87,9 @@ def test_the_report_draws_every_second_validation_into_the_runs_board(runs: tupl
     board, images = images_of(runs[0])
     assert images >= PICTURES
     assert [image.step for image in board.Images("visits/cosine")] == [2, 6]
-    assert [point.step for point in board.Scalars("visits/relative_update/0.1")] == [2, 6]
+    assert [point.step for point in board.Scalars("by_visit/relative_update/0.1")] == [2, 6]
     points = [json.loads(line) for line in (runs[0] / "history.jsonl").read_text().splitlines()]
-    assert [point["step"] for point in points if "visits/lens_loss/1.0" in point] == [2, 6]
+    assert [point["step"] for point in points if "by_visit/lens_loss/1.0" in point] == [2, 6]
 
 
 def test_training_with_a_report_equals_training_without(runs: tuple[Path, Path], tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_analysing_a_run_writes_table_figures_data_and_board(
     board, images = images_of(directory)
     assert images >= PICTURES
     assert {path.stem for path in directory.glob("*.png")} == images
-    assert board.Scalars("visits/change/0.1")[0].value == pytest.approx(result.figures["change"][1])
+    assert board.Scalars("by_visit/change/0.1")[0].value == pytest.approx(result.figures["change"][1])
     assert len(list(runs[0].glob("events.out.tfevents.*"))) == 1
 
 

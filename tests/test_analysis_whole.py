@@ -1,5 +1,7 @@
 """The analysis as a whole: any batching, a stated number of tokens, no trace left, any precision."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from analysis_cases import CPU, PLANS, batches, tiny_decoder
@@ -7,6 +9,7 @@ from analysis_cases import CPU, PLANS, batches, tiny_decoder
 from ilr.analysis.batches import first_tokens
 from ilr.analysis.measure import Extent, analyse
 from ilr.analysis.record import Analysis
+from ilr.analysis.tables import refinement
 from ilr.errors import InputError
 from ilr.metrics import IGNORED
 from ilr.plan import make_plan
@@ -83,8 +86,8 @@ def test_an_analysis_is_written_and_read_back_and_names_its_scalars(tmp_path) ->
     assert Analysis.read(tmp_path / "analysis.json") == result
     assert result.loss is None
     scalars = result.scalars()
-    assert scalars["visits/change/0.2"] == result.figures["change"][2]
-    assert "visits/second_difference/0.0" not in scalars
+    assert scalars["by_visit/change/0.2"] == result.figures["change"][2]
+    assert "by_visit/second_difference/0.0" not in scalars
     assert not any("lens" in name for name in scalars)
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(InputError, match="is not an analysis"):
@@ -102,3 +105,21 @@ def test_an_iteration_of_the_zero_update_changes_nothing() -> None:
     assert result.figures["attention_change"][1:3] == [0, 0]
     assert result.figures["jacobian_norm"][:3] == pytest.approx([1, 1, 1], abs=1e-9)
     assert result.cka[0][3] == pytest.approx(1)
+
+
+def test_refinement_is_told_per_weights_also_where_layers_share_them() -> None:
+    few = Extent(lens=False, attention_tokens=0, jacobian_positions=0)
+    apart = analyse(tiny_decoder(make_plan([2, 1, 1, 3])), batches(), few)
+    assert apart.weights == [0, 0, 1, 2, 3, 3, 3]
+    assert [line.split(":")[0] for line in refinement(apart)] == ["layer 0", "layer 3"]
+    shared = analyse(tiny_decoder(make_plan([1, 1, 1, 1], sharing="all")), batches(), few)
+    (line,) = refinement(shared)
+    assert line.startswith("layers 0, 1, 2, 3 (shared): relative update ")
+    assert line.count("→") == 3
+    ffn = analyse(tiny_decoder(make_plan([1, 1, 1, 1], sharing="ffn")), batches(), few)
+    assert refinement(ffn) == []
+    told = replace(apart, figures={"relative_update": [0.5, 0.25, 1.0, 1.0, 0.1, 0.3, 0.2]})
+    assert refinement(told) == [
+        "layer 0: relative update 0.500 → 0.250: falling",
+        "layer 3: relative update 0.100 → 0.300 → 0.200: neither falling nor rising",
+    ]

@@ -85,6 +85,7 @@ def analyse(
         schedule=plan.schedule,
         layers=[visit.layer for visit in plan.visits],
         iterations=[visit.iteration for visit in plan.visits],
+        weights=_distinct_weights(plan),
         tokens=movement.tokens,
         attention_tokens=maps.tokens,
         jacobian_positions=jacobian_positions,
@@ -92,6 +93,11 @@ def analyse(
         cosine=geometry.cosine().tolist(),
         cka=geometry.cka().tolist(),
     )
+
+
+def _distinct_weights(plan: Plan) -> list[int]:
+    numbers: dict[tuple[int | None, int | None], int] = {}
+    return [numbers.setdefault((visit.attention, visit.ffn), len(numbers)) for visit in plan.visits]
 
 
 def _jacobian_figures(batches: list[list[Tensor]]) -> dict[str, list[float | None]]:

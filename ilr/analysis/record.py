@@ -46,6 +46,7 @@ class Analysis:
     """Figures of each visit, in the order in which they run, and matrices over start state and visits.
 
     ``tokens``, ``attention_tokens`` and ``jacobian_positions`` are how many positions stand behind them.
+    ``weights`` numbers the distinct weights that the visits run: equal numbers, equal function.
     ``figures[quantity][visit]`` is None where the quantity does not exist. ``loss`` is the model's own, in
     nats per token, over the same tokens (None without the lens).
     """
@@ -54,6 +55,7 @@ class Analysis:
     schedule: list[Any]
     layers: list[int]
     iterations: list[int]
+    weights: list[int]
     tokens: int
     attention_tokens: int
     jacobian_positions: int
@@ -79,9 +81,9 @@ class Analysis:
         return self.figures["lens_loss"][-1] if "lens_loss" in self.figures else None
 
     def scalars(self) -> dict[str, float]:
-        """Each existing figure under ``visits/QUANTITY/LAYER.ITERATION``."""
+        """Each existing figure under ``by_visit/QUANTITY/LAYER.ITERATION``."""
         return {
-            f"visits/{quantity}/{visit}": value
+            f"by_visit/{quantity}/{visit}": value
             for quantity, values in self.figures.items()
             for visit, value in zip(self.visits, values, strict=True)
             if value is not None

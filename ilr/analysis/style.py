@@ -13,7 +13,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#
 _MARKERS = "osD^vP*X"
 MAP = "cividis"
 GREY = "#9A9A9A"
-HEIGHT, WIDTH = 3.5, 5.0
+HEIGHT, WIDTH = 3.1, 4.4
 _DPI = 150
 _SETTINGS: dict[Any, Any] = {
     "font.size": 10,

@@ -40,20 +40,19 @@ def visits_table(one: Analysis) -> str:
 
 
 def refinement(one: Analysis) -> list[str]:
-    """For each layer visited several times, its relative updates and whether they fall."""
+    """Whether updates fall where the same weights run again, in one layer or in several that share them."""
     lines = []
-    for layer in dict.fromkeys(one.layers):
-        updates = [
-            value
-            for at, value in zip(one.layers, one.figures["relative_update"], strict=True)
-            if at == layer and value is not None
-        ]
+    for weights in dict.fromkeys(one.weights):
+        runs = [number for number, own in enumerate(one.weights) if own == weights]
+        updates = [value for value in (one.figures["relative_update"][i] for i in runs) if value is not None]
         if len(updates) < 2:
             continue
         steps = list(pairwise(updates))
         falls = sum(after < before for before, after in steps)
         trend = "falling" if falls == len(steps) else "rising" if falls == 0 else "neither falling nor rising"
-        lines.append(f"layer {layer}: relative update {' → '.join(f'{u:.3f}' for u in updates)}: {trend}")
+        layers = list(dict.fromkeys(one.layers[i] for i in runs))
+        name = f"layer {layers[0]}" if len(layers) == 1 else f"layers {', '.join(map(str, layers))} (shared)"
+        lines.append(f"{name}: relative update {' → '.join(f'{u:.3f}' for u in updates)}: {trend}")
     return lines
 
 
