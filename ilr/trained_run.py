@@ -27,13 +27,18 @@ class TrainedRun:
     directory: RunDirectory
 
     @classmethod
-    def load(cls, path: str | Path, weights: str = "best") -> "TrainedRun":
+    def load(cls, path: str | Path, weights: str = "best", device: str = "cpu") -> "TrainedRun":
         """A checkpoint file, or a run directory's ``best`` or ``last``; `InputError` for another path."""
         file = checkpoint_path(path, weights)
+        decoder = load(file)
+        try:
+            decoder = decoder.to(device)
+        except (AssertionError, RuntimeError) as error:  # what torch raises differs from device to device
+            raise InputError(f"the device {device!r} cannot be used: {error}") from None
         return cls(
             checkpoint=file,
             step=int(read_checkpoint(file)["global_step"]),
-            decoder=load(file),
+            decoder=decoder,
             tokenizer=load_tokenizer(file),
             directory=RunDirectory(file.resolve().parent.parent),
         )

@@ -27,7 +27,7 @@ class VisitReport(L.Callback):
         tokens: Scored tokens of the validation split to look at.
         lens: Whether to predict after every visit.
         attention_tokens: Tokens to compute attention maps for. 0: none.
-        jacobian_positions: Positions to take Jacobians over. 0: none.
+        jacobian_positions: Positions to take Jacobians over, of sublayers that are not compiled. 0: none.
         figures: Whether to draw; without, only scalars are logged.
     """
 

@@ -12,6 +12,7 @@ from ilr.analysis.requirement import require_matplotlib
 from ilr.errors import InputError
 
 if TYPE_CHECKING:
+    from ilr.analysis.measure import Extent
     from ilr.analysis.record import Analysis
     from ilr.trained_run import TrainedRun
 
@@ -85,10 +86,10 @@ def _run(options: Namespace) -> None:
     from ilr.trained_run import TrainedRun
 
     extent = Extent(options.tokens, options.lens, options.attention_tokens, options.jacobian_positions)
-    runs = [TrainedRun.load(path, options.weights) for path in options.checkpoints]
+    runs = [TrainedRun.load(path, options.weights, options.device) for path in options.checkpoints]
     directory = options.output or _default_output(runs)
     output.make_directory(directory)
-    analyses = [_analysed(run, extent, options.device) for run in runs]
+    analyses = [_analysed(run, extent) for run in runs]
     texts = [visits_table(one) for one in analyses]
     print("\n\n".join(texts))
     _warn_of_other_text(runs)
@@ -108,13 +109,13 @@ def _run(options: Namespace) -> None:
     print(f"\nTable, figures and TensorBoard run: {directory}")
 
 
-def _analysed(run: "TrainedRun", extent: Any, device: str) -> "Analysis":
+def _analysed(run: "TrainedRun", extent: "Extent") -> "Analysis":
     from dataclasses import replace
 
     from ilr.analysis.measure import analyse
 
     print(f"{run.checkpoint}, step {run.step}, schedule {run.decoder.plan.label}", file=sys.stderr)
-    result = analyse(run.decoder.to(device), run.data.evaluation_loaders("validation")[0], extent)
+    result = analyse(run.decoder, run.data.evaluation_loaders("validation")[0], extent)
     return replace(result, checkpoint=str(run.checkpoint), step=run.step)
 
 

@@ -1,5 +1,6 @@
 """`ilr generate`: text from a checkpoint, streamed to the terminal."""
 
+import io
 import sys
 import time
 from argparse import ArgumentError
@@ -11,6 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 from ilr.errors import InputError
 
 if TYPE_CHECKING:
+    from ilr.generation.sampling import Sampling
     from ilr.plan import Plan
     from ilr.trained_run import TrainedRun
 
@@ -58,9 +60,10 @@ def main(argv: list[str]) -> int:
     """Generate and print; the exit code of the command."""
     parser = ArgumentParser(prog="ilr generate", description=__doc__, exit_on_error=False, allow_abbrev=False)
     add_arguments(parser)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character shows a mark
     try:
-        options = parser.parse_args(argv)
-        _run(options)
+        _run(parser.parse_args(argv))
     except (InputError, ArgumentError) as error:
         print(f"ilr generate: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
@@ -82,17 +85,17 @@ def _number(parser: ArgumentParser, name: str, kind: Any, default: Any, text: st
 
 def _run(options: Namespace) -> None:
     prompts = _prompts(options)
-    if options.batch_size < 1:
-        raise InputError(f"--batch_size must be at least 1, got {options.batch_size}")
+    for name in ("batch_size", "num_samples", "max_new_tokens"):
+        if options[name] < 1:
+            raise InputError(f"--{name} must be at least 1, got {options[name]}")
     # Only now: torch is slow to load, and the help does without.
     from ilr.generation.sampling import Sampling
     from ilr.plan import make_plan
     from ilr.trained_run import TrainedRun
 
     sampling = Sampling(options.temperature, options.top_k, options.top_p, options.seed)
-    run = TrainedRun.load(options.checkpoint, options.weights)
-    decoder = run.decoder.to(options.device)
-    plan = decoder.plan
+    run = TrainedRun.load(options.checkpoint, options.weights, options.device)
+    decoder, plan = run.decoder, run.decoder.plan
     if options.schedule is not None:
         plan = decoder.checked(make_plan(options.schedule, decoder.config.num_layers, plan.sharing))
     trained = "" if plan == decoder.plan else f" (trained under {decoder.plan.label})"
@@ -115,52 +118,76 @@ def _prompts(options: Namespace) -> list[str]:
     return prompts
 
 
-def _write(run: "TrainedRun", plan: "Plan", sampling: Any, prompts: list[str], options: Namespace) -> None:
+def _write(
+    run: "TrainedRun", plan: "Plan", sampling: "Sampling", prompts: list[str], options: Namespace
+) -> None:
     from ilr.generation.decode import generate
-    from ilr.generation.text import TextStream
 
     encoded = [run.tokenizer.encode(prompt).ids or [run.separator_id] for prompt in prompts]
-    longest = max(map(len, encoded))
-    context = run.decoder.config.context
-    if longest > context and run.decoder.config.positions != "learned":
+    longest, config = max(map(len, encoded)), run.decoder.config
+    if longest > config.context and config.positions != "learned":
         print(
-            f"a prompt of {longest} tokens exceeds the context of {context}: its beginning is not seen",
+            f"a prompt of {longest} tokens exceeds the context of {config.context}: its beginning is not seen",
             file=sys.stderr,
         )
     at_once = max(1, options.batch_size // options.num_samples)
     begun, written = time.perf_counter(), 0
-    alone = len(prompts) * options.num_samples == 1
     for first in range(0, len(prompts), at_once):
-        batch = encoded[first : first + at_once]
-        streams = [TextStream(run.tokenizer, tokens) for tokens in batch for _ in range(options.num_samples)]
-        texts = ["" for _ in streams]
-
-        def show(row: int, token: int, streams: list[TextStream] = streams, texts: list[str] = texts) -> None:
-            piece = streams[row].feed(token)
-            texts[row] += piece
-            if alone:
-                print(piece, end="", flush=True)
-
-        if alone:
-            print(prompts[0], end="", flush=True)
+        batch = slice(first, first + at_once)
+        texts = _Texts(run, prompts[batch], encoded[batch], first, options.num_samples, len(prompts))
         rows = generate(
             run.decoder,
-            batch,
+            encoded[batch],
             options.max_new_tokens,
             sampling=sampling,
             plan=plan,
             num_samples=options.num_samples,
             end=None if options.ignore_end else run.separator_id,
             use_cache=options.cache,
-            on_token=show,
+            on_token=texts.add,
         )
+        texts.finish()
         written += sum(map(len, rows))
-        for row, stream in enumerate(streams):
-            if alone:
-                print(stream.rest())
-                continue
-            number, sample = first + row // options.num_samples, row % options.num_samples
-            title = f"prompt {number + 1}" + (f", sample {sample + 1}" if options.num_samples > 1 else "")
-            print(f"=== {title}\n{prompts[number]}{texts[row]}{stream.rest()}", flush=True)
     seconds = time.perf_counter() - begun
     print(f"{written} tokens in {seconds:.1f} s, {written / seconds:.0f} tokens/s", file=sys.stderr)
+
+
+class _Texts:
+    """The texts of a batch: the only one goes to the terminal as it comes, several when all are done."""
+
+    def __init__(
+        self,
+        run: "TrainedRun",
+        prompts: list[str],
+        encoded: list[list[int]],
+        first: int,
+        num_samples: int,
+        num_prompts: int,
+    ) -> None:
+        from ilr.generation.text import TextStream
+
+        self._streams = [TextStream(run.tokenizer, tokens) for tokens in encoded for _ in range(num_samples)]
+        self._texts = [prompt for prompt in prompts for _ in range(num_samples)]
+        self._first, self._num_samples = first, num_samples
+        self._alone = num_prompts * num_samples == 1
+        self._begun = False
+
+    def add(self, row: int, token: int) -> None:
+        """One more token of a row."""
+        piece = self._streams[row].feed(token)
+        if self._alone:
+            # The prompt too only now: wrong use is found before the first token, and prints an error alone.
+            print(piece if self._begun else self._texts[row] + piece, end="", flush=True)
+            self._begun = True
+        self._texts[row] += piece
+
+    def finish(self) -> None:
+        """Print what is left to print."""
+        for row, stream in enumerate(self._streams):
+            if self._alone:
+                print(stream.rest(), flush=True)
+                continue
+            title = f"prompt {self._first + row // self._num_samples + 1}"
+            if self._num_samples > 1:
+                title += f", sample {row % self._num_samples + 1}"
+            print(f"=== {title}\n{self._texts[row]}{stream.rest()}", flush=True)
