@@ -14,7 +14,7 @@ from ilr.run_directory import RunDirectory, atomic_write, read_history
 
 LAYOUT = {
     "ILR": {
-        f"{name} by {axis}": ["Multiline", [f"{prefix}val_{tag}" if prefix else f"val/{tag}"]]
+        f"{name} by {axis}": ["Multiline", [f"^{prefix}val_{tag}$" if prefix else f"^val/{tag}$"]]
         for name, tag in (("perplexity", "perplexity"), ("bits per byte", "bits_per_byte"))
         for axis, prefix in (("step", ""), ("tokens", "by_tokens/"), ("training GFLOPs", "by_flops/"))
     }
