@@ -9,34 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from data_cases import LINES, ready, text
 
 from ilr.data import TextData
 from ilr.errors import InputError
-
-LINES = [f"line {number} says that {number} times {number} is {number * number}\n" for number in range(60)]
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "squares.txt"
-    path.write_text("".join(LINES))
-    return path
-
-
-def text_data(corpus: Path | list[str] | str, cache: Path, **options: Any) -> TextData:
-    given = corpus if isinstance(corpus, list) else str(corpus)
-    settings: dict[str, Any] = {"vocab_size": 300, "context": 8, "document": "line", **options}
-    return TextData(given, cache_dir=str(cache), **settings)
-
-
-def ready(*args: Any, **options: Any) -> TextData:
-    data = text_data(*args, **options)
-    data.setup()
-    return data
-
-
-def text(data: TextData) -> list[str]:
-    return [document for split in ("train", "validation", "test") for document in data.text_of(split)]
 
 
 def test_a_second_start_is_a_hit_that_tokenises_nothing(

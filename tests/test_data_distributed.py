@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from data_cases import squares
 
 from ilr.data import NO_BLOCK, TextData
 
@@ -45,10 +46,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 def test_two_processes_share_the_epoch_of_one(tmp_path: Path) -> None:
     corpus = tmp_path / "squares.txt"
-    lines = [
-        f"line {number} says that {number} times {number} is {number * number}\n" for number in range(61)
-    ]
-    corpus.write_text("".join(lines))
+    corpus.write_text("".join(squares(61)))
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, str(script), str(corpus), str(tmp_path / "cache"), str(tmp_path)]

@@ -4,31 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from data_cases import ready, text_data
 
-from ilr.data import TextData
 from ilr.data.recipe import check_least
 from ilr.errors import InputError
-
-LINES = [f"line {number} says that {number} times {number} is {number * number}\n" for number in range(60)]
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "squares.txt"
-    path.write_text("".join(LINES))
-    return path
-
-
-def text_data(corpus: Path | list[str] | str, cache: Path, **options: Any) -> TextData:
-    given = corpus if isinstance(corpus, list) else str(corpus)
-    settings: dict[str, Any] = {"vocab_size": 300, "context": 8, "document": "line", **options}
-    return TextData(given, cache_dir=str(cache), **settings)
-
-
-def ready(*args: Any, **options: Any) -> TextData:
-    data = text_data(*args, **options)
-    data.setup()
-    return data
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from data_cases import LINES
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
@@ -40,10 +41,7 @@ class Recorder(LightningModule):
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("corpus")
-    lines = [
-        f"line {number} says that {number} times {number} is {number * number}\n" for number in range(60)
-    ]
-    (directory / "squares.txt").write_text("".join(lines))
+    (directory / "squares.txt").write_text("".join(LINES))
     return directory
 
 

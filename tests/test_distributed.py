@@ -1,18 +1,15 @@
 """Two gloo processes give what one gives on the same global batch."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import yaml
+from process_cases import ONE_THREAD, fit_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-SCRIPT = Path(__file__).parent.parent / "train_lm.py"
 CONFIG: dict[str, Any] = {
     "val_every": 2,
     "log_every": 1,
@@ -24,19 +21,8 @@ CONFIG: dict[str, Any] = {
 
 
 def fit(folder: Path, run: str, *options: str) -> subprocess.CompletedProcess[str]:
-    values = {**CONFIG, "data": {**CONFIG["data"], "cache_dir": str(folder / "cache")}}
-    (folder / "c.yaml").write_text(yaml.safe_dump(values))
-    arguments = [
-        sys.executable,
-        str(SCRIPT),
-        "fit",
-        "-c",
-        str(folder / "c.yaml"),
-        "--run_dir",
-        str(folder / run),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run([*arguments, *options], env=environment, capture_output=True, text=True)
+    words = fit_command(folder, CONFIG, run, *options)
+    return subprocess.run(words, env=ONE_THREAD, capture_output=True, text=True)
 
 
 SHARDED = """

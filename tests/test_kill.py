@@ -1,24 +1,23 @@
 """A real `train_lm.py fit`, killed at random moments and resumed, ends as if it had never stopped."""
 
 import json
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-import yaml
+from process_cases import ONE_THREAD, fit_command
 
 from ilr.run_directory import read_history
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 KILLS = 20
 STEPS = 1000
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "seed_everything": 1,
     "val_every": 50,
     "save_every": 7,
@@ -32,20 +31,6 @@ CONFIG = {
         "accumulate_grad_batches": 2,
     },
 }  # fmt: skip
-SCRIPT = Path(__file__).parent.parent / "train_lm.py"
-
-
-def command(folder: Path, run: str, *options: str) -> list[str]:
-    return [
-        sys.executable,
-        str(SCRIPT),
-        "fit",
-        "-c",
-        str(folder / "c.yaml"),
-        "--run_dir",
-        str(folder / run),
-        *options,
-    ]
 
 
 def last_step(history: Path) -> int:
@@ -54,10 +39,8 @@ def last_step(history: Path) -> int:
 
 def test_a_run_killed_twenty_times_ends_with_the_same_weights(tmp_path: Path) -> None:
     """Epochs end at step 77, 155, …, so that kills fall before, in and after epoch ends and validations."""
-    values = {**CONFIG, "data": {**CONFIG["data"], "cache_dir": str(tmp_path / "cache")}}  # type: ignore[dict-item]
-    (tmp_path / "c.yaml").write_text(yaml.safe_dump(values))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(command(tmp_path, "straight"), check=True, env=environment, capture_output=True)
+    subprocess.run(fit_command(tmp_path, CONFIG, "straight"), check=True, env=ONE_THREAD, capture_output=True)
+    again = fit_command(tmp_path, CONFIG, "killed", "--resume", "auto")
 
     moment = random.Random(7)
     killed = 0
@@ -65,9 +48,8 @@ def test_a_run_killed_twenty_times_ends_with_the_same_weights(tmp_path: Path) ->
     while killed < KILLS:
         before = last_step(history)
         process = subprocess.Popen(
-            command(tmp_path, "killed", "--resume", "auto"), env=environment,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            again, env=ONE_THREAD, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         goal = min(before + moment.randint(1, 20), STEPS - 1)
         while process.poll() is None and last_step(history) < goal:
             time.sleep(0.02)
@@ -77,9 +59,7 @@ def test_a_run_killed_twenty_times_ends_with_the_same_weights(tmp_path: Path) ->
         process.send_signal(signal.SIGKILL)
         process.wait()
         killed += 1
-    done = subprocess.run(
-        command(tmp_path, "killed", "--resume", "auto"), env=environment, capture_output=True, text=True
-    )
+    done = subprocess.run(again, env=ONE_THREAD, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert killed == KILLS
 
@@ -104,12 +84,13 @@ def test_a_run_killed_twenty_times_ends_with_the_same_weights(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path: Path, signum: int, status: int) -> None:
-    values = {**CONFIG, "save_every": 1000, "data": {**CONFIG["data"], "cache_dir": str(tmp_path / "cache")}}  # type: ignore[dict-item]
-    (tmp_path / "c.yaml").write_text(yaml.safe_dump(values))
     process = subprocess.Popen(
-        command(tmp_path, "run"), env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True,
+        fit_command(tmp_path, {**CONFIG, "save_every": 1000}, "run"),
+        env=ONE_THREAD,
         stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     while process.poll() is None and last_step(tmp_path / "run" / "history.jsonl") < 5:
         time.sleep(0.05)
     process.send_signal(signum)
