@@ -16,6 +16,7 @@ COMMANDS = {
         "score a checkpoint with other windows, per document, by position",
     ),
     "plan": ("ilr.plan_command", "visits and cost of a schedule, without training it"),
+    "bench": ("ilr.bench.command", "speed and memory of training under schedules on this machine"),
     "sweep": ("ilr.sweep.command", "many runs from one file, on this machine or a cluster"),
     "anchors": ("ilr.anchors_command", "models of equal cost to measure a schedule against"),
     "compare": ("ilr.comparison.command", "finished runs in one table, with statistics and plots"),

@@ -1,0 +1,54 @@
+"""What is measured: a decoder under a plan, in one precision, compiled and recomputed in one way. No torch."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from ilr.config import DecoderConfig
+from ilr.errors import InputError
+from ilr.plan import Plan
+
+Precision = Literal["32-true", "bf16-mixed"]
+Compile = Literal["none", "sublayers", "whole"]
+Recompute = Literal["none", "selective", "full"]
+
+_SHORT = {"32": "32-true", "bf16": "bf16-mixed"}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of the table: ``batch_size`` blocks of the config's context in a training step."""
+
+    config: DecoderConfig
+    plan: Plan
+    precision: Precision = "32-true"
+    compile: Compile = "none"
+    recompute: Recompute = "none"
+    batch_size: int = 8
+
+    def __post_init__(self) -> None:
+        check_choice("--precision", self.precision, get_args(Precision))
+        check_choice("--compile", self.compile, get_args(Compile))
+        check_choice("--recompute", self.recompute, get_args(Recompute))
+        if self.batch_size < 1:
+            raise InputError(f"--batch_size must be at least 1, got {self.batch_size}")
+
+    @property
+    def label(self) -> str:
+        """The plan's label, with what of the config decides the function."""
+        return self.plan.label + self.config.label
+
+    @property
+    def tokens(self) -> int:
+        """Targets of one step."""
+        return self.batch_size * self.config.context
+
+
+def read_precision(value: Any) -> Any:
+    """The long name of a precision as options and configurations give it: ``32``, ``bf16``, or long already."""
+    return _SHORT.get(str(value), value)
+
+
+def check_choice(option: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise `InputError` for a value that is none of those allowed."""
+    if value not in allowed:
+        raise InputError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
