@@ -128,20 +128,19 @@ def _once_and_repeated(config: DecoderConfig, plan: Plan) -> tuple[int, int]:
 
 
 def _activation_values(config: DecoderConfig, num_attention: int, num_ffn: int) -> int:
-    """Values per token that eager training keeps for the backward pass, the log-probabilities included.
+    """Values per token that eager training keeps for the backward pass.
 
-    Each norm keeps its input, that input normalised and its scale, and hands on one more that the matrices
-    keep. Attention keeps queries, keys, values, output and a log-sum per head, and rotary positions one copy
-    of the output; SwiGLU keeps gate, its SiLU, up and their product, GELU its input and output. What all
-    rows of a batch have in common (rotations, the ALiBi bias) is left out.
+    Each norm keeps its input, its size and scale, that input normalised, and hands on one more that the
+    matrices keep. Attention keeps queries, keys, values, output and a log-sum per head; SwiGLU keeps gate, its
+    SiLU, up and their product, GELU its input and output; the head the gradient of what it multiplies. What
+    all rows of a batch have in common (rotations, the ALiBi bias, the head's own gradient) is left out.
     """
     sizes, drop = config.sizes, config.width if config.dropout > 0 else 0
-    norm = 3 * config.width + 1
-    rotary = config.width if config.positions == "rope" else 0
-    attention = norm + 2 * config.width + 2 * sizes.kv + config.num_heads + rotary + drop
+    norm = 3 * config.width + 2
+    attention = norm + 2 * config.width + 2 * sizes.kv + config.num_heads + drop
     ffn = norm + (4 if config.ffn == "swiglu" else 2) * sizes.ffn + drop
     factorised = sizes.embedding != config.width
-    ends = norm + config.vocab_size + drop
+    ends = norm + drop
     if factorised:
         ends += sizes.embedding * (2 if config.tie_embeddings else 1)
     return num_attention * attention + num_ffn * ffn + ends

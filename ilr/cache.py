@@ -20,27 +20,27 @@ class Slot:
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store the chunk's keys and values (B, K, T, E); all so far, (B, K, S, E), come back."""
-        end = self.length + keys.shape[2]
-        self._keys = self._room(self._keys, keys, end)
-        self._values = self._room(self._values, values, end)
-        self._keys[:, :, self.length : end] = keys
-        self._values[:, :, self.length : end] = values
-        self.length = end
-        return self._keys[:, :, :end], self._values[:, :, :end]
+        begin, new = self.length, keys.shape[2]
+        self.length = begin + new
+        self._keys = self._room(self._keys, keys, begin)
+        self._values = self._room(self._values, values, begin)
+        self._keys.narrow(2, begin, new).copy_(keys)
+        self._values.narrow(2, begin, new).copy_(values)
+        return self._keys.narrow(2, 0, self.length), self._values.narrow(2, 0, self.length)
 
     def num_bytes(self) -> int:
         """Bytes allocated."""
         held = (self._keys, self._values)
         return sum(part.numel() * part.element_size() for part in held if part is not None)
 
-    def _room(self, held: Tensor | None, new: Tensor, end: int) -> Tensor:
-        while self.capacity < end:
+    def _room(self, held: Tensor | None, new: Tensor, filled: int) -> Tensor:
+        while self.capacity < self.length:
             self.capacity *= 2
         if held is not None and held.shape[2] == self.capacity:
             return held
         room = new.new_empty((*new.shape[:2], self.capacity, new.shape[3]))
         if held is not None:
-            room[:, :, : self.length] = held[:, :, : self.length]
+            room[:, :, :filled] = held[:, :, :filled]
         return room
 
 

@@ -10,13 +10,24 @@ from torch import Tensor, nn
 from ilr.cache import KVCache, Slot
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
+from ilr.head import linear_nll, linear_nll_sum
 from ilr.initialise import initialise
-from ilr.layers import Attention, make_feed_forward
+from ilr.layers import Attention, Linear, RMSNorm, make_dropout, make_feed_forward
 from ilr.plan import Plan, Visit, make_plan
 from ilr.positions import Index, Span, check_length, make_positions
 
 Observer = Callable[[Visit, Tensor, Tensor], None]
 """Called after each visit with the visit and the residual stream (B, T, D) before and after it."""
+
+ApplyVisit = Callable[[Callable[[Tensor, Visit, "Context"], Tensor], Tensor, Visit, "Context"], Tensor]
+"""Calls its first argument, the application of a visit, with the others: at once, or so as to recompute it."""
+
+
+def apply_directly(
+    apply: Callable[[Tensor, Visit, "Context"], Tensor], x: Tensor, visit: Visit, ctx: "Context"
+) -> Tensor:
+    """Keep all activations."""
+    return apply(x, visit, ctx)
 
 
 @dataclass(frozen=True)
@@ -47,15 +58,16 @@ class Decoder(nn.Module):
         self.config, self.plan = config, plan
         narrow = config.sizes.embedding
         self.embedding = nn.Embedding(config.vocab_size, narrow)
-        self.widen = nn.Linear(narrow, config.width, bias=False) if narrow != config.width else nn.Identity()
+        self.widen = Linear(narrow, config.width) if narrow != config.width else nn.Identity()
         self.positions = make_positions(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = make_dropout(config)
         self.attention = nn.ModuleList(Attention(config) for _ in range(plan.sharing.num_attention))
         self.ffn = nn.ModuleList(make_feed_forward(config) for _ in range(plan.sharing.num_ffn))
-        self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.norm = RMSNorm(config.width, eps=config.norm_eps)
         tied_and_factorised = config.tie_embeddings and narrow != config.width
-        self.narrow = nn.Linear(config.width, narrow, bias=False) if tied_and_factorised else nn.Identity()
-        self.head = None if config.tie_embeddings else nn.Linear(config.width, config.vocab_size, bias=False)
+        self.narrow = Linear(config.width, narrow) if tied_and_factorised else nn.Identity()
+        self.head = None if config.tie_embeddings else Linear(config.width, config.vocab_size)
+        self.apply_visit: ApplyVisit = apply_directly
         initialise(self, config, plan, init_seed)
 
     def forward(
@@ -94,27 +106,49 @@ class Decoder(nn.Module):
         span = Span(past, tokens.shape[1], padding, tokens.device, self.compute_dtype)
         check_length(self.positions, past + span.length)
         ctx = Context(self.positions.index(span), cache, observe)
-        x = start = self.embed(tokens, span)
+        x = self.go_through(self.embed(tokens, span), plan, ctx)
+        if cache is not None:
+            cache.advance(span.length)
+        return x
+
+    def nll(
+        self, tokens: Tensor, targets: Tensor, plan: Plan | None = None, *, observe: Observer | None = None
+    ) -> Tensor:
+        """NLL of each of ``targets`` (B, T), as `token_nll` has it, without gradients or whole logits."""
+        return linear_nll(*self._head(self.states(tokens, plan, observe=observe)), targets)
+
+    def nll_sum(
+        self, tokens: Tensor, targets: Tensor, plan: Plan | None = None, *, observe: Observer | None = None
+    ) -> Tensor:
+        """Sum of NLL over ``targets`` (B, T), a scalar, with gradients but without whole logits."""
+        return linear_nll_sum(*self._head(self.states(tokens, plan, observe=observe)), targets)
+
+    def go_through(self, x: Tensor, plan: Plan, ctx: Context) -> Tensor:
+        """Residual stream (B, T, D) after all passes of the plan, from the embeddings x (B, T, D)."""
+        start = x
         for one in plan.passes():
             if one.repetition == 0:
                 start = x
             elif self.config.injection == "add":
                 x = x + start
             x = self.run(x, one.visits, ctx)
-        if cache is not None:
-            cache.advance(span.length)
         return x
 
     def run(self, x: Tensor, visits: Iterable[Visit], ctx: Context) -> Tensor:
         """Apply the visits in order to the residual stream x (B, T, D)."""
         for visit in visits:
             before = x
-            if visit.attention is not None:
-                x = x + self.attention[visit.attention](x, ctx.index, ctx.slot(visit))
-            if visit.ffn is not None:
-                x = x + self.ffn[visit.ffn](x)
+            x = self.apply_visit(self.visit, x, visit, ctx)
             if ctx.observe is not None:
                 ctx.observe(visit, before, x)
+        return x
+
+    def visit(self, x: Tensor, visit: Visit, ctx: Context) -> Tensor:
+        """Apply one visit to the residual stream x (B, T, D)."""
+        if visit.attention is not None:
+            x = x + self.attention[visit.attention](x, ctx.index, ctx.slot(visit))
+        if visit.ffn is not None:
+            x = x + self.ffn[visit.ffn](x)
         return x
 
     def embed(self, tokens: Tensor, span: Span) -> Tensor:
@@ -123,8 +157,11 @@ class Decoder(nn.Module):
 
     def predict(self, x: Tensor) -> Tensor:
         """Logits (B, T, V) of the residual stream x (B, T, D): final norm and head."""
-        features = self.narrow(self.norm(x))
-        return F.linear(features, self.embedding.weight) if self.head is None else self.head(features)
+        return F.linear(*self._head(x))
+
+    def _head(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What the head multiplies: features (B, T, …) of the residual stream, and the matrix (V, …)."""
+        return self.narrow(self.norm(x)), (self.embedding if self.head is None else self.head).weight
 
     def checked(self, plan: Plan) -> Plan:
         """The plan, or `InputError` where it names layers or bank entries that this decoder does not have."""

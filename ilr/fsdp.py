@@ -2,7 +2,7 @@
 
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
 from ilr.accounting import attention_weights, ffn_weights
@@ -16,6 +16,8 @@ def shard(decoder: Decoder, mesh: DeviceMesh) -> None:
     for sublayer in (*decoder.attention, *decoder.ffn):
         fully_shard(sublayer, mesh=mesh)
     fully_shard(decoder, mesh=mesh)
+    for name in ("nll", "nll_sum"):
+        register_fsdp_forward_method(decoder, name)
 
 
 def gathered_weights(config: DecoderConfig, plan: Plan) -> int:

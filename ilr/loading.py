@@ -15,10 +15,10 @@ from ilr.training import LanguageModel
 def load(path: str | Path, *, weights: str = "best") -> Decoder:
     """The decoder of a checkpoint file, or of a run directory's ``best`` or ``last`` checkpoint.
 
-    It comes on the CPU in evaluation mode. Raises `InputError` for a missing, damaged or foreign file.
+    It comes on the CPU in evaluation mode, uncompiled. Raises `InputError` for a missing, damaged or foreign file.
     """
     checkpoint = read_checkpoint(checkpoint_path(path, weights))
-    parameters = checkpoint["hyper_parameters"]
+    parameters = {**checkpoint["hyper_parameters"], "compile": "none", "recompute": "none"}
     module = LanguageModel(**parameters)
     module.configure_model()
     module.load_state_dict(checkpoint["state_dict"])

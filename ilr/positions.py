@@ -18,7 +18,7 @@ from ilr.errors import InputError
 class Index:
     """What attention needs to know about positions, the same for every visit of one forward pass.
 
-    ``rotation``: cosines and sines (…, T, E/2) of the queries' positions, or None. ``mask``: values added to
+    ``rotation``: cosines and signed sines (…, T, 1, E) of the queries' positions, or None. ``mask``: values added to
     the scores, broadcastable to (B, H, T, S), or None. ``causal``: whether the kernel itself hides later keys.
     """
 
@@ -27,12 +27,12 @@ class Index:
     causal: bool
 
     def rotate(self, heads: Tensor) -> Tensor:
-        """Heads (B, H, T, E) turned by their positions, in Hugging Face's half-split layout."""
+        """Heads (B, T, H, E) turned by their positions, in Hugging Face's half-split layout."""
         if self.rotation is None:
             return heads
         cos, sin = self.rotation
-        first, second = heads.chunk(2, dim=-1)
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+        swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
+        return torch.addcmul(heads * cos, swapped, sin)
 
 
 @dataclass(frozen=True)
@@ -100,15 +100,17 @@ class Rotary(Positions):
 
     def __init__(self, head_width: int, theta: float) -> None:
         super().__init__()
-        self.head_width, self.theta = head_width, theta
+        pairs = torch.arange(0, head_width, 2, dtype=torch.int64).float()
+        # Not a buffer: a model turned to bfloat16 would round it.
+        self._frequencies = 1.0 / theta ** (pairs / head_width)
 
     def index(self, span: Span) -> Index:
-        """Cosines and sines of the queries' positions."""
-        pairs = torch.arange(0, self.head_width, 2, dtype=torch.int64, device=span.device).float()
-        angles = span.positions().float()[..., None] * (1.0 / self.theta ** (pairs / self.head_width))
-        if angles.dim() == 3:  # a position per row: leave room for the heads
-            angles = angles[:, None]
-        return Index((angles.cos().to(span.dtype), angles.sin().to(span.dtype)), *_visibility(span))
+        """Cosines and signed sines of the queries' positions: − on the first half of a head, + on the second."""
+        if self._frequencies.device != span.device:
+            self._frequencies = self._frequencies.to(span.device)
+        angles = span.positions().float()[..., None, None] * self._frequencies
+        cos, sin = angles.cos().to(span.dtype), angles.sin().to(span.dtype)
+        return Index((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)), *_visibility(span))
 
 
 class ALiBi(Positions):

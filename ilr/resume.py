@@ -17,7 +17,7 @@ from ilr.run_directory import RunDirectory
 
 FREE: dict[str, dict[str, set[str] | None]] = {
     "fit": {
-        "model": {"vocab_size"},
+        "model": {"vocab_size", "compile", "recompute"},
         "data": {"num_workers", "cache_dir", "eval_batch_size"},
         "trainer": {
             "max_steps",
@@ -29,7 +29,11 @@ FREE: dict[str, dict[str, set[str] | None]] = {
             "enable_progress_bar",
         },
     },
-    "validate": {"model": {"schedule", "val_precision"}, "data": None, "trainer": None},
+    "validate": {
+        "model": {"schedule", "val_precision", "compile", "recompute"},
+        "data": None,
+        "trainer": None,
+    },
 }
 """Options that may differ from the run's, per command and section; None: all of them."""
 

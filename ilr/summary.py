@@ -19,11 +19,11 @@ from ilr.run_directory import RunDirectory, atomic_write, read_history
 from ilr.training import SPLITS, LanguageModel
 
 NOT_IDENTITY = {
-    "model": {"schedule", "sharing", "init_seed", "dropout_seed", "vocab_size"},
+    "model": {"schedule", "sharing", "init_seed", "dropout_seed", "vocab_size", "compile", "recompute"},
     "data": {"seed", "cache_dir", "num_workers", "eval_batch_size"},
 }
-"""Options that do not tell one configuration from another: seeds, and what changes no number. Schedule and
-sharing count by their operands."""
+"""Options that do not tell one configuration from another: seeds, and what changes no number except
+by rounding. Schedule and sharing count by their operands."""
 
 IDENTITY_OF_TRAINER = ("max_steps", "max_epochs", "accumulate_grad_batches", "gradient_clip_val", "precision")
 

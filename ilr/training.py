@@ -12,6 +12,7 @@ from ilr.config import DecoderConfig
 from ilr.data import TextData
 from ilr.decoder import Decoder, Observer
 from ilr.errors import InputError
+from ilr.execution import Compile, Recompute, execute
 from ilr.fsdp import shard, whole
 from ilr.initialise import seed_for
 from ilr.metrics import IGNORED, CorpusNLL, Scores, token_nll
@@ -47,6 +48,9 @@ class LanguageModel(L.LightningModule):
         repeated_weight_decay: The decay of matrices that run more than once. Null: as the others.
         decay_norms: Whether norms are decayed too (the ILR paper did).
         val_precision: Type of the evaluation's forward pass: as training, or float32 (the ILR paper).
+        compile: Compile each kind of sublayer (for any plans), or the whole of this one plan, or nothing.
+        recompute: Save memory by computing again in the backward pass, visit by visit: nothing, all but
+            matrix products and attention, or all.
     """
 
     def __init__(
@@ -68,6 +72,8 @@ class LanguageModel(L.LightningModule):
         repeated_weight_decay: float | None = None,
         decay_norms: bool = False,
         val_precision: Literal["same", "32-true"] = "same",
+        compile: Compile = "none",
+        recompute: Recompute = "none",
         **model: Any,
     ) -> None:
         super().__init__()
@@ -82,6 +88,7 @@ class LanguageModel(L.LightningModule):
         self.betas, self.adam_eps = (betas[0], betas[1]), adam_eps
         self.weight_decay, self.repeated_weight_decay = weight_decay, repeated_weight_decay
         self.decay_norms, self.val_precision = decay_norms, val_precision
+        self.compile_mode, self.recompute = compile, recompute
         self.init_seed, self.dropout_seed = init_seed or 0, dropout_seed or 0
         self.vocab_size = vocab_size
         self.decoder: Decoder
@@ -108,6 +115,7 @@ class LanguageModel(L.LightningModule):
         self.decoder = Decoder(self.config, self.plan, init_seed=self.init_seed)
         if self._trainer is not None:
             check_length(self.decoder.positions, max(self.data.contexts))
+        execute(self.decoder, self.compile_mode, self.recompute)
         if self.device_mesh is not None:
             shard(self.decoder, self.device_mesh["data_parallel"])
 
@@ -134,8 +142,7 @@ class LanguageModel(L.LightningModule):
         if self.config.dropout > 0:
             micro_batch = batch_idx % self.trainer.accumulate_grad_batches
             torch.manual_seed(seed_for(self.dropout_seed, self.global_step, micro_batch, self.global_rank))
-        logits = self.decoder(batch["inputs"], observe=self.observe)
-        nll = token_nll(logits, batch["targets"]).sum()
+        nll = self.decoder.nll_sum(batch["inputs"], batch["targets"], observe=self.observe)
         self.window.add(nll.detach(), (batch["targets"] != IGNORED).sum(), batch["targets"].numel())
         return nll / batch["targets"].numel()
 
@@ -238,15 +245,17 @@ class LanguageModel(L.LightningModule):
 
     @torch.no_grad()
     def _score(self, batch: Batch, which: int) -> None:
-        nll = token_nll(self._eval_logits(batch["inputs"]), batch["targets"])
+        nll = self._eval_nll(batch["inputs"], batch["targets"])
         self._metrics[which].update(nll, batch["targets"], batch["documents"])
 
-    def _eval_logits(self, inputs: Tensor) -> Tensor:
+    def _eval_nll(self, inputs: Tensor, targets: Tensor) -> Tensor:
         if self.val_precision == "same":
-            return self.decoder(inputs)
+            return self.decoder.nll(inputs, targets)
         with torch.autocast(inputs.device.type, enabled=False):
+            if self.decoder.compute_dtype == torch.float32:
+                return self.decoder.nll(inputs, targets)
             wide = {name: tensor.float() for name, tensor in self.decoder.state_dict(keep_vars=True).items()}
-            return torch.func.functional_call(self.decoder, wide, (inputs,))
+            return token_nll(torch.func.functional_call(self.decoder, wide, (inputs,)), targets)
 
     def _finish(self, stage: str) -> None:
         """Reduce the sums over processes; figures of the main context lead, others end in _at_CONTEXT."""
