@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ilr.bench.precision import autocast
 from ilr.bench.variant import Precision, Variant
 from ilr.decoder import Decoder
-from ilr.metrics import token_nll
+from ilr.execution import execute
 from ilr.optimisation import parameter_groups
 
 CLIP = 1.0
@@ -45,15 +45,14 @@ class TrainingStep:
 
 def training_step(variant: Variant, device: torch.device) -> TrainingStep:
     """A variant's step on this device."""
-    if variant.compile != "none" or variant.recompute != "none":
-        raise NotImplementedError("compile and recompute")
     decoder = Decoder(variant.config, variant.plan).to(device)
+    execute(decoder, variant.compile, variant.recompute)
     inputs, targets = random_batch(
         variant.config.vocab_size, variant.batch_size, variant.config.context, device
     )
 
     def loss() -> Tensor:
-        return token_nll(decoder(inputs), targets).sum() / targets.numel()
+        return decoder.nll_sum(inputs, targets) / targets.numel()
 
     groups = parameter_groups(decoder, weight_decay=0.1, repeated_weight_decay=None, decay_norms=False)
     return TrainingStep(loss, groups, variant.precision, device)

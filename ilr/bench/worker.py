@@ -67,6 +67,10 @@ class Peak:
     kind: MemoryKind
 
 
+LEAVING = 5.0
+"""Seconds that a process has to leave by itself."""
+
+
 class Worker:
     """A process for one job; closed on leaving a with block.
 
@@ -102,8 +106,9 @@ class Worker:
         return peak
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """End the process, whatever it is doing; one that waits for a request leaves by itself."""
         self._connection.close()
+        self._process.join(LEAVING)
         self._process.terminate()
         self._process.join()
         self._cache.cleanup()
