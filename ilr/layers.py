@@ -5,13 +5,30 @@ from abc import ABC, abstractmethod
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from ilr.cache import Slot
 from ilr.config import DecoderConfig
 from ilr.positions import Index
 
 
-class RMSNorm(nn.RMSNorm):
+class Direct(nn.Module):
+    """A module called without `nn.Module`'s machinery where no hook asks for it.
+
+    A step of generation is about a hundred such calls on one token: the machinery takes longer than the sum.
+    """
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The forward pass; hooks, global ones too, run as on any module."""
+        hooks = (
+            self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+        )
+        if hooks or _has_any_global_hook():  # type: ignore[no-untyped-call]
+            return super().__call__(x)
+        return self.forward(x)
+
+
+class RMSNorm(Direct, nn.RMSNorm):
     """Root-mean-square norm (arXiv 1910.07467) by way of the vector norm.
 
     Torch's own is one kernel on an accelerator, but a dozen passes over the data on CPU: there this one takes
@@ -24,28 +41,23 @@ class RMSNorm(nn.RMSNorm):
         self._floor = torch.tensor(eps, dtype=torch.float64)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (…, D) over its root mean square (in float32 or wider), times the weight; the type stays x's."""
+        """Residual stream (…, D) over its root mean square (in float32 or wider), times the weight; x's type stays."""
         if x.device.type != "cpu":
-            return super().forward(x)
+            return nn.RMSNorm.forward(self, x)
         wide = torch.promote_types(x.dtype, torch.float32)
         size = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide)
         scale = torch.rsqrt(torch.addcmul(self._floor, size, size, value=1 / x.shape[-1]))
         return (x * scale).to(x.dtype) * self.weight
 
 
-class Linear(nn.Linear):
-    """A bias-free product, called without `nn.Module`'s machinery where no hook asks for it.
-
-    A step of generation is some sixty products of one token: the machinery takes longer than the product.
-    """
+class Linear(Direct, nn.Linear):
+    """A product without bias, (…, inputs) to (…, outputs)."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, bias=False)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """The product, (…, inputs) to (…, outputs); hooks on this module run as on any other."""
-        if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
-            return super().__call__(x)
+    def forward(self, x: Tensor) -> Tensor:
+        """Product of x and the weight's transpose."""
         return F.linear(x, self.weight)
 
 

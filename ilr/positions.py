@@ -101,16 +101,30 @@ class Rotary(Positions):
     def __init__(self, head_width: int, theta: float) -> None:
         super().__init__()
         pairs = torch.arange(0, head_width, 2, dtype=torch.int64).float()
-        # Not a buffer: a model turned to bfloat16 would round it.
+        # Tensors but no buffers: a model turned to bfloat16 would round them.
         self._frequencies = 1.0 / theta ** (pairs / head_width)
+        self._turns = torch.empty(2, 0, 1, head_width)
 
     def index(self, span: Span) -> Index:
         """Cosines and signed sines of the queries' positions: − on the first half of a head, + on the second."""
-        if self._frequencies.device != span.device:
-            self._frequencies = self._frequencies.to(span.device)
-        angles = span.positions().float()[..., None, None] * self._frequencies
-        cos, sin = angles.cos().to(span.dtype), angles.sin().to(span.dtype)
-        return Index((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)), *_visibility(span))
+        end = span.past + span.length
+        if self._turns.shape[1] < end or self._turns.device != span.device:
+            self._turns = self._computed(max(end, 2 * self._turns.shape[1]), span.device)
+        turns = (
+            self._turns.narrow(1, span.past, span.length)
+            if span.padding is None
+            else self._turns[:, span.positions()]
+        )
+        cos, sin = turns.to(span.dtype).unbind()
+        return Index((cos, sin), *_visibility(span))
+
+    @torch.inference_mode(False)  # kept for later passes, which may take gradients
+    def _computed(self, length: int, device: torch.device) -> Tensor:
+        """Cosines and signed sines (2, length, 1, E) of the first positions."""
+        positions = torch.arange(length, device=device).float()
+        angles = positions[:, None, None] * self._frequencies.to(device)
+        cos, sin = angles.cos(), angles.sin()
+        return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)))
 
 
 class ALiBi(Positions):

@@ -13,7 +13,6 @@ from ilr.accounting import Cost, cost, training_flops
 from ilr.cache import KVCache
 from ilr.config import DecoderConfig
 from ilr.decoder import Decoder
-from ilr.metrics import token_nll
 from ilr.plan import Plan, make_plan
 
 SMALL: dict[str, Any] = {"vocab_size": 1024, "context": 1024, "width": 128, "num_layers": 4, "num_heads": 4}

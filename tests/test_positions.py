@@ -93,6 +93,24 @@ def test_rotation_equals_hugging_face(theta: float) -> None:
     assert torch.equal(later, turned[:, 30:])
 
 
+def test_a_longer_text_than_any_before_turns_as_one_run_at_once() -> None:
+    heads = torch.randn(1, 40, 1, 8, generator=torch.Generator().manual_seed(1))
+    grown, at_once = Rotary(8, 10_000.0), Rotary(8, 10_000.0)
+    for length in (3, 5, 40):
+        grown.index(span(length, dtype=torch.float32))
+    where = span(40, dtype=torch.float32)
+    assert torch.equal(grown.index(where).rotate(heads), at_once.index(where).rotate(heads))
+
+
+def test_gradients_flow_through_positions_that_were_first_seen_in_inference_mode() -> None:
+    scheme = Rotary(8, 10_000.0)
+    with torch.inference_mode():
+        scheme.index(span(5, dtype=torch.float32))
+    heads = torch.ones(1, 5, 1, 8, requires_grad=True)
+    scheme.index(span(5, dtype=torch.float32)).rotate(heads).sum().backward()
+    assert heads.grad is not None
+
+
 def test_rotated_scores_depend_on_the_distance_alone() -> None:
     scheme = Rotary(8, 10_000.0)
     query, key = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
