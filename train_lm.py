@@ -2,7 +2,10 @@
 
 import sys
 
-from ilr.training_cli import main
+from ilr.startup import uncollected
+
+with uncollected():
+    from ilr.training_cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -52,6 +52,7 @@ class TrainingCLI(LightningCLI):
 
     def __init__(self, args: list[str] | None) -> None:
         self._building = ""
+        self._asked = (sys.argv[1:] if args is None else args)[:1]
         self.start: Resume | None = None
         super().__init__(
             LanguageModel,
@@ -74,14 +75,17 @@ class TrainingCLI(LightningCLI):
 
     # -- options -------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def subcommands() -> dict[str, set[str]]:
-        """The Trainer's methods that are commands, each with the arguments that are not options."""
-        return {
+    def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
+        """The Trainer's methods that are commands, each with the arguments that are not options.
+
+        Where the first word is one of them it is the only one: a parser of five hundred options takes time.
+        """
+        commands = {
             "fit": {"model", "datamodule", "train_dataloaders", "val_dataloaders", "weights_only"},
             "validate": {"model", "datamodule", "dataloaders", "weights_only"},
             "test": {"model", "datamodule", "dataloaders", "weights_only"},
         }
+        return {name: commands[name] for name in self._asked if name in commands} or commands
 
     def _prepare_subcommand_parser(
         self, klass: type, subcommand: str, **kwargs: Any
