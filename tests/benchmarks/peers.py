@@ -219,17 +219,15 @@ def print_ratios(taken: dict[str, Taken]) -> None:
         if fair:
             best = min(fair, key=lambda peer: seconds(taken[peer].samples).median)
             report(f"best peer ({best}) / {name}", ratio(taken[best].samples, taken[name].samples))
-        slow = [peer for peer in taken if peer.startswith("eager")]
-        if slow:
-            best = min(slow, key=lambda peer: seconds(taken[peer].samples).median)
-            report(f"softmax attention ({best}) / {name}", ratio(taken[best].samples, taken[name].samples))
+        for slow in (peer for peer in taken if peer.startswith("eager")):
+            report(f"softmax attention ({slow}) / {name}", ratio(taken[slow].samples, taken[name].samples))
         if "floor" in taken:
             report(f"kernel floor / {name}", ratio(taken["floor"].samples, taken[name].samples))
 
 
 def report(what: str, found: Spread) -> None:
     """A ratio with its quartile on the unfavourable side."""
-    print(f"{what:<48} {found.median:.3f}, unfavourable quartile {found.q1:.3f} ({found.clean} clean pairs)")
+    print(f"{what:<54} {found.median:.3f}, unfavourable quartile {found.q1:.3f} ({found.clean} clean pairs)")
 
 
 def shown(found: Spread) -> str:
@@ -260,14 +258,18 @@ def main() -> int:
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
     shape = SHAPES[options.shape]
+    schedule = options.schedule or shape.schedule
     try:
-        times = [int(one) for one in (options.schedule or shape.schedule).strip("[]").split(",")]
+        times = [int(one) for one in schedule.strip("[]").split(",")]
+    except ValueError:
+        parser.error(f"--schedule is a list of times per layer such as [4,2,1,1], got {schedule!r}")
+    if options.samples < 1:
+        parser.error(f"--samples must be at least 1, got {options.samples}")
+    try:
         plan = make_plan(times, shape.config.num_layers)
         device = find_device(options.device)
-    except ValueError as error:  # an InputError too
-        message = error if isinstance(error, InputError) else "times per layer such as [4,2,1,1]"
-        print(f"error: --schedule {options.schedule}, --device {options.device}: {message}", file=sys.stderr)
-        return 2
+    except InputError as error:
+        parser.error(str(error))
     variant = Variant(shape.config, plan, read_precision(options.precision), batch_size=shape.batch_size)
     peers = available(options.peers, unrepeated=set(times) == {1})
     jobs = jobs_for(variant, peers, options.compile)
