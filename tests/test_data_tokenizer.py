@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from ilr.data.encoding import encode_documents
+from ilr.data.pieces import cuts_safely, safe_pieces, words
 from ilr.data.tokenizer import (
     SEPARATOR,
-    cuts_safely,
-    encode_documents,
     load_tokenizer,
     read_tokenizer,
-    safe_pieces,
     separator_of,
     train_tokenizer,
     vocabulary_size,
@@ -78,14 +77,31 @@ def test_encoding_in_pieces_equals_encoding_in_one_go(tokenizer: Tokenizer, seed
         assert [token for encoding in encodings for token in encoding.ids] == whole
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_encoding_words_alone_equals_encoding_in_one_go(tokenizer: Tokenizer, seed: int) -> None:
+    text = some_text(seed, 3000)
+    cut = words(text)
+    assert "".join(cut) == text
+    visible = "".join(map(chr, range(33, 127))) + "é数"
+    places = [at for at in range(1, len(text) - 1) if text[at] in " \n" and text[at + 1] in visible]
+    assert len(cut) == len(places) + 1
+    encodings = tokenizer.encode_batch(cut, add_special_tokens=False)
+    whole = tokenizer.encode(text, add_special_tokens=False).ids
+    assert [token for encoding in encodings for token in encoding.ids] == whole
+
+
 def test_a_long_document_is_encoded_as_if_in_one_go(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents = [some_text(1, 200_000), "short", some_text(2, 70_000)]
     expected = [tokenizer.encode(text, add_special_tokens=False).ids for text in documents]
     assert ids_of(stream(*documents), tokenizer) == expected
-    monkeypatch.setattr("ilr.data.tokenizer.BATCH_CHARACTERS", 1000)
+    monkeypatch.setattr("ilr.data.encoding.BATCH_CHARACTERS", 1000)
     assert ids_of(stream(*documents), tokenizer) == expected
+    for kept, longest in ((1 << 17, 1), (50, 1), (50, 10**9), (0, 32)):
+        monkeypatch.setattr("ilr.data.encoding.KEPT_WORDS", kept)
+        monkeypatch.setattr("ilr.data.encoding.LONGEST_KEPT", longest)
+        assert ids_of(stream(*documents), tokenizer) == expected
 
 
 def test_text_without_a_safe_place_stays_whole() -> None:

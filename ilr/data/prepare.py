@@ -23,10 +23,10 @@ from ilr.data.documents import (
     pseudo_documents,
     select,
 )
+from ilr.data.encoding import encode_documents
 from ilr.data.progress import progress_bar, say
 from ilr.data.recipe import Recipe
 from ilr.data.tokenizer import (
-    encode_documents,
     load_tokenizer,
     separator_of,
     tokenizer_hash,

@@ -1,32 +1,19 @@
-"""The tokenizer: trained byte-level BPE or a given tokenizer.json, and exact encoding in bounded memory.
-
-Marker text in documents: where a document contains the literal separator, say `<|endoftext|>`, it is
-encoded as the ordinary characters that it is, never as the control id, and decodes back to them.
-"""
+"""The tokenizer: trained byte-level BPE or a given tokenizer.json."""
 
 import hashlib
 import json
 import os
-import re
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from ilr.data.corpora import Pieces
-from ilr.data.documents import utf8_bytes
+from ilr.data.pieces import safe_pieces
 from ilr.errors import InputError
 
 SEPARATOR = "<|endoftext|>"
 SMALLEST_VOCABULARY = 257
 """256 bytes and the separator."""
-PIECE_CHARACTERS = 1 << 13
-BATCH_CHARACTERS = 1 << 19
-
-Encoded = tuple[NDArray[np.int64], int]
-"""Token ids of a piece, and its bytes in UTF-8."""
 
 
 def train_tokenizer(documents: Pieces, vocab_size: int) -> Tokenizer:
@@ -102,119 +89,3 @@ def vocabulary_size(tokenizer: Tokenizer) -> int:
 def tokenizer_hash(tokenizer: Tokenizer) -> str:
     """SHA-256 of the tokenizer's content."""
     return hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
-
-
-def cuts_safely(tokenizer: Tokenizer) -> bool:
-    """Whether `safe_pieces` keeps this tokenizer's result: only for the pre-tokenisation of GPT-2.
-
-    That is a byte-level pre-tokenizer with its regular expression, no normaliser and no added token that
-    matches inside text. Others see documents whole.
-    """
-    described = json.loads(tokenizer.to_str())
-    pre_tokenizer = described["pre_tokenizer"] or {}
-    return (
-        described["normalizer"] is None
-        and pre_tokenizer.get("type") == "ByteLevel"
-        and pre_tokenizer.get("use_regex", True)
-        and not pre_tokenizer.get("add_prefix_space")
-        and all(added["special"] for added in described.get("added_tokens", []))
-    )
-
-
-_LINE_END = re.compile(r"\n(?=[\w!-~])")
-_SPACE = re.compile(r" (?=[\w!-~])")
-
-
-def safe_pieces(documents: Pieces, size: int = PIECE_CHARACTERS) -> Pieces:
-    r"""Documents in pieces of about `size` characters that the GPT-2 expression splits as if uncut.
-
-    A cut lies before a line feed (else a space) that a visible character follows. Of a run of white
-    space the expression takes the last character apart from the rest (`\s+(?!\S)`), a line feed alone and
-    a space together with the word; so a pre-token ends there in any case, and begins there too. Text
-    without such a place stays whole.
-    """
-    text, searched = "", 0
-    for piece in documents:
-        if piece is not None:
-            text += piece
-        # The character after the white space must be there to be looked at: hence the end of the search.
-        while len(text) > 2 * size:
-            begin = max(size, searched)
-            cut = _LINE_END.search(text, begin) or _SPACE.search(text, begin)
-            if cut is None:
-                searched = len(text) - 1
-                break
-            yield text[: cut.start()]
-            text, searched = text[cut.start() :], 0
-        if piece is None:
-            if text:
-                yield text
-            yield None
-            text, searched = "", 0
-
-
-def whole_documents(documents: Pieces) -> Pieces:
-    """Each document in one piece."""
-    parts: list[str] = []
-    for piece in documents:
-        if piece is not None:
-            parts.append(piece)
-        else:
-            yield "".join(parts)
-            yield None
-            parts = []
-
-
-def encode_documents(documents: Pieces, tokenizer: Tokenizer, separator: int) -> Iterator[Encoded | None]:
-    """Token ids piece by piece, None after each document; equal to encoding each document in one go.
-
-    Works on batches of about half a megabyte, in parallel where `tokenizers` is. One piece of each batch is
-    decoded again and must give its text: InputError says where it does not.
-    """
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    pieces = safe_pieces(documents) if cuts_safely(tokenizer) else whole_documents(documents)
-    for batch in _batches(pieces):
-        texts = [piece for piece in batch if piece is not None]
-        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        ids = [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
-        if texts:
-            check_round_trip(tokenizer, texts[0], ids[0])
-        found = iter(ids)
-        for piece in batch:
-            if piece is None:
-                yield None
-                continue
-            piece_ids = next(found)
-            if (piece_ids == separator).any():
-                raise InputError(
-                    f"the tokenizer turns text of a document into the separator's id {separator}; "
-                    "choose another --data.separator_token"
-                )
-            yield piece_ids, utf8_bytes(piece)
-
-
-def _batches(pieces: Iterable[str | None]) -> Iterator[list[str | None]]:
-    batch: list[str | None] = []
-    size = 0
-    for piece in pieces:
-        batch.append(piece)
-        size += len(piece or "")
-        # Empty pieces cost memory too, hence the second limit.
-        if size >= BATCH_CHARACTERS or len(batch) >= 8192:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def check_round_trip(tokenizer: Tokenizer, text: str, ids: NDArray[np.int64]) -> None:
-    """InputError when decoding the ids does not give the text back, with the first difference."""
-    decoded = tokenizer.decode(ids.tolist(), skip_special_tokens=False)
-    if decoded == text:
-        return
-    shorter = min(len(text), len(decoded))
-    at = next((i for i in range(shorter) if text[i] != decoded[i]), shorter)
-    raise InputError(
-        "the tokenizer does not give the text back, so bits per byte would mean nothing: "
-        f"{text[at : at + 30]!r} became {decoded[at : at + 30]!r} (--data.tokenizer)"
-    )

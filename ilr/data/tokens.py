@@ -127,7 +127,7 @@ class SplitWriter:
         self._bytes = array("q")
         self._open_tokens = self._open_bytes = 0
 
-    def add(self, ids: NDArray[np.int64], num_bytes: int) -> None:
+    def add(self, ids: NDArray[np.uint32], num_bytes: int) -> None:
         """Append a piece of the open document: its ids, and the bytes of its text."""
         data = ids.astype(self._dtype).tobytes()
         self._hasher.update(data)
@@ -137,7 +137,7 @@ class SplitWriter:
 
     def end_document(self, separator: int) -> None:
         """Append the separator and enter the document into the table."""
-        self.add(np.array([separator]), 0)
+        self.add(np.array([separator], dtype=np.uint32), 0)
         self._tokens.append(self._open_tokens)
         self._bytes.append(self._open_bytes)
         self._open_tokens = self._open_bytes = 0
