@@ -53,20 +53,20 @@ class _LinearNLLSum(torch.autograd.Function):
         losses = []
         with torch.autocast(features.device.type, enabled=False):
             for part in _chunks(features):
-                logits = F.linear(rows[part], head).to(wide)
                 aims = targets.flatten()[part, None]
                 scored, aims = aims != IGNORED, aims.clamp(min=0)
-                normaliser = logits.logsumexp(dim=-1, keepdim=True)
-                losses.append((normaliser - logits.gather(1, aims)) * scored)
-                # The gradient of a row's NLL: its probabilities, less 1 at the target; in the logits' place.
-                slope = logits.sub_(normaliser).exp_()
-                slope.scatter_add_(1, aims, torch.full_like(normaliser, -1.0))
-                slope = slope.mul_(scored).to(rows.dtype)
-                torch.mm(slope, head, out=of_rows[part])
+                log_likelihood = F.log_softmax(F.linear(rows[part], head), dim=-1, dtype=wide)
+                losses.append(-log_likelihood.gather(1, aims) * scored)
+                # The gradient of a row's NLL: its probabilities, less 1 at the target; in the same place.
+                slope = log_likelihood.exp_()
+                slope.scatter_add_(1, aims, torch.full_like(losses[-1], -1.0))
+                slope = slope.to(rows.dtype)
+                # What is not scored is left out of the narrow operands, not of the wide one.
+                of_rows[part] = (slope @ head) * scored
                 if slope.dtype == wide:
-                    of_head.addmm_(slope.T, rows[part])
+                    of_head.addmm_(slope.T, rows[part] * scored)
                 else:
-                    of_head += slope.T @ rows[part]
+                    of_head += slope.T @ (rows[part] * scored)
         ctx.save_for_backward(of_rows.view(features.shape), of_head)
         ctx.types = features.dtype, weight.dtype
         return torch.cat(losses).sum()
