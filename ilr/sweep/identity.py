@@ -11,7 +11,7 @@ from ilr.sweep.file import Seeds
 from ilr.sweep.settings import SEEDS, Options
 
 NOT_IDENTITY = {
-    "model": {"schedule", "sharing", "init_seed", "dropout_seed", "vocab_size"},
+    "model": {"schedule", "sharing", "init_seed", "dropout_seed", "vocab_size", "compile", "recompute"},
     "data": {"seed", "cache_dir", "num_workers", "eval_batch_size"},
 }
 """As in the summary: seeds stand apart, schedule and sharing count by their operands, the rest changes no number."""
