@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
+from ilr.startup import uncollected
+
 COMMANDS = {
     "fit": ("ilr.training_cli", "train a decoder under a schedule"),
     "validate": (
@@ -39,7 +41,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: no command {word!r}; the commands are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     room = COMMANDS[word][0]
-    run: Callable[[list[str]], int] = import_module(room).main
+    with uncollected():
+        run: Callable[[list[str]], int] = import_module(room).main
     return run(arguments if room in WHOLE_LINE else rest)
 
 
