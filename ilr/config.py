@@ -5,6 +5,8 @@ from typing import Literal
 
 from ilr.errors import InputError
 
+Compile = Literal["none", "sublayers", "whole"]
+Recompute = Literal["none", "selective", "full"]
 PositionScheme = Literal["rope", "alibi", "learned", "none"]
 FeedForwardKind = Literal["swiglu", "gelu"]
 Injection = Literal["none", "add"]

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
+from ilr.config import Compile, Recompute
 from ilr.decoder import ApplyVisit, Context, Decoder
 from ilr.errors import InputError
 from ilr.plan import Plan, Visit
-
-Compile = Literal["none", "sublayers", "whole"]
-Recompute = Literal["none", "selective", "full"]
 
 KEPT = (
     "mm",

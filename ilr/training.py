@@ -8,11 +8,11 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from ilr.config import DecoderConfig
+from ilr.config import Compile, DecoderConfig, Recompute
 from ilr.data import TextData
 from ilr.decoder import Decoder, Observer
 from ilr.errors import InputError
-from ilr.execution import Compile, Recompute, execute
+from ilr.execution import execute
 from ilr.fsdp import shard, whole
 from ilr.initialise import seed_for
 from ilr.metrics import IGNORED, CorpusNLL, Scores, token_nll

@@ -6,16 +6,13 @@ import subprocess
 import sys
 from collections import Counter
 from functools import partial
-from typing import get_args
 
 import pytest
 import torch
 import torch.nn.functional as F
 from oracles import tiny_config
 
-from ilr import execution
 from ilr.accounting import cost
-from ilr.bench import variant as options
 from ilr.bench.clock import Reading, busy_seconds
 from ilr.bench.products import KernelFloor, Linear, LinearShape, linear_shapes
 from ilr.bench.run import take
@@ -24,8 +21,8 @@ from ilr.bench.step import random_batch, training_step
 from ilr.bench.variant import Variant
 from ilr.bench.worker import Job
 from ilr.cli import main
+from ilr.config import Recompute
 from ilr.decoder import Decoder
-from ilr.execution import Recompute
 from ilr.optimisation import parameter_groups
 from ilr.plan import Plan, make_plan
 
@@ -154,11 +151,6 @@ def test_mixed_precision_multiplies_in_bfloat16_and_keeps_weights_in_float32() -
     assert step().item() != exact().item()
     assert step().item() == pytest.approx(exact().item(), rel=0.02)
     assert {one.dtype for one in step.parameters} == {torch.float32}
-
-
-def test_the_options_name_the_modes_that_a_decoder_can_run_in() -> None:
-    assert get_args(options.Compile) == get_args(execution.Compile)
-    assert get_args(options.Recompute) == get_args(execution.Recompute)
 
 
 @pytest.mark.parametrize("recompute", ["selective", "full"])

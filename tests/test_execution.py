@@ -10,9 +10,10 @@ from oracles import LENGTH, TOKENS, tiny_config
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ilr.config import Compile, Recompute
 from ilr.decoder import Context, Decoder
 from ilr.errors import InputError
-from ilr.execution import Compile, Recompute, execute
+from ilr.execution import execute
 from ilr.generation.decode import generate
 from ilr.plan import Plan, Segment, Visit, make_plan
 from ilr.training import LanguageModel

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 import yaml
 
-from ilr.bench.variant import Compile, Precision, Recompute, Variant, check_choice, read_precision
-from ilr.config import DecoderConfig, PositionScheme
+from ilr.bench.variant import Precision, Variant, check_choice, read_precision
+from ilr.config import Compile, DecoderConfig, PositionScheme, Recompute
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail, plain
 from ilr.plan import SCHEDULE_EXAMPLES, make_plan

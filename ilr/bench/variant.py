@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from ilr.config import DecoderConfig
+from ilr.config import Compile, DecoderConfig, Recompute
 from ilr.errors import InputError
 from ilr.plan import Plan
 
 Precision = Literal["32-true", "bf16-mixed"]
-Compile = Literal["none", "sublayers", "whole"]
-Recompute = Literal["none", "selective", "full"]
 
 _SHORT = {"32": "32-true", "bf16": "bf16-mixed"}
 
