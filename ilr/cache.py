@@ -1,6 +1,7 @@
 """Keys and values of past tokens: one slot per visit, so that a repeated layer keeps each visit apart."""
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from torch import Tensor
 
@@ -9,7 +10,34 @@ from ilr.errors import InputError
 from ilr.plan import Plan
 
 
-class Slot:
+class Slot(Protocol):
+    """Where one visit keeps its keys and values."""
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the chunk's keys and values (B, K, T, E); those to attend to, (B, K, S, E), come back."""
+        ...
+
+
+@dataclass(frozen=True)
+class FixedSlot:
+    """Some of a slot's room, keys and values (B, K, S, E), written at the columns ``at`` (T,).
+
+    No shape depends on how much is written, so that a compiled graph serves many tokens; whoever attends
+    hides what is not written yet (`Span.room`).
+    """
+
+    keys: Tensor
+    values: Tensor
+    at: Tensor
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the chunk; all columns come back, written or not."""
+        self.keys.index_copy_(2, self.at, keys)
+        self.values.index_copy_(2, self.at, values)
+        return self.keys, self.values
+
+
+class GrowingSlot:
     """The keys and values of one visit, (B, K, capacity, E), grown where a text outlasts them."""
 
     def __init__(self, capacity: int) -> None:
@@ -28,6 +56,12 @@ class Slot:
         self._values.narrow(2, begin, new).copy_(values)
         return self._keys.narrow(2, 0, self.length), self._values.narrow(2, 0, self.length)
 
+    def fixed(self, room: int, at: Tensor) -> FixedSlot:
+        """The first ``room`` columns, to be written at ``at``; the slot has been written to before."""
+        assert self._keys is not None
+        assert self._values is not None
+        return FixedSlot(self._keys.narrow(2, 0, room), self._values.narrow(2, 0, room), at)
+
     def num_bytes(self) -> int:
         """Bytes allocated."""
         held = (self._keys, self._values)
@@ -38,7 +72,7 @@ class Slot:
             self.capacity *= 2
         if held is not None and held.shape[2] == self.capacity:
             return held
-        room = new.new_empty((*new.shape[:2], self.capacity, new.shape[3]))
+        room = new.new_zeros((*new.shape[:2], self.capacity, new.shape[3]))
         if held is not None:
             room[:, :, :filled] = held[:, :, :filled]
         return room
@@ -54,7 +88,7 @@ class KVCache:
     config: DecoderConfig
     plan: Plan
     batch: int
-    slots: list[Slot]
+    slots: list[GrowingSlot]
     padding: Tensor | None = None
     length: int = field(default=0)
 
@@ -71,7 +105,7 @@ class KVCache:
         the first keys.
         """
         room = config.context if capacity is None else capacity
-        return cls(config, plan, batch, [Slot(room) for _ in range(plan.num_slots)], padding)
+        return cls(config, plan, batch, [GrowingSlot(room) for _ in range(plan.num_slots)], padding)
 
     def check(self, config: DecoderConfig, plan: Plan, batch: int) -> None:
         """Raise `InputError` unless this cache was made for this config, these operands and this batch."""
@@ -87,6 +121,12 @@ class KVCache:
     def advance(self, num_tokens: int) -> None:
         """Move the clock, once per forward pass (a visit cannot: a repeated layer would move it twice)."""
         self.length += num_tokens
+        for slot in self.slots:
+            slot.length = self.length
+
+    def fixed(self, room: int, at: Tensor) -> tuple[FixedSlot, ...]:
+        """The first ``room`` columns of all slots, to be written at ``at`` (T,) whatever the clock says."""
+        return tuple(slot.fixed(room, at) for slot in self.slots)
 
     def num_bytes(self) -> int:
         """Bytes allocated for keys and values."""

@@ -1,6 +1,6 @@
 """The decoder: embed, run any visits, predict."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,15 +32,15 @@ def apply_directly(
 
 @dataclass(frozen=True)
 class Context:
-    """What a run of visits needs besides the residual stream: positions, cache and observer."""
+    """What a run of visits needs besides the residual stream: positions, slots of a cache, observer."""
 
     index: Index
-    cache: KVCache | None = None
+    slots: Sequence[Slot] | None = None
     observe: Observer | None = None
 
     def slot(self, visit: Visit) -> Slot | None:
         """Where the visit's keys and values are kept, None without a cache."""
-        return None if self.cache is None or visit.slot is None else self.cache.slots[visit.slot]
+        return None if self.slots is None or visit.slot is None else self.slots[visit.slot]
 
 
 class Decoder(nn.Module):
@@ -105,7 +105,7 @@ class Decoder(nn.Module):
             past, padding = cache.length, cache.padding
         span = Span(past, tokens.shape[1], padding, tokens.device, self.compute_dtype)
         check_length(self.positions, past + span.length)
-        ctx = Context(self.positions.index(span), cache, observe)
+        ctx = Context(self.positions.index(span), None if cache is None else cache.slots, observe)
         x = self.go_through(self.embed(tokens, span), plan, ctx)
         if cache is not None:
             cache.advance(span.length)

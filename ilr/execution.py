@@ -32,7 +32,10 @@ def execute(decoder: Decoder, compile: Compile = "none", recompute: Recompute = 
     plans of one batch shape; whole compiles all visits of the decoder's own plan together and refuses others.
     ``recompute``: what the backward pass computes again, visit by visit: nothing; all but products and
     attention; all. Compiled sublayers already keep little but products: selective adds nothing there.
+    Raises `InputError` where this machine cannot compile.
     """
+    if compile != "none":
+        check_compiler("compile")
     if recompute != "none" and not (recompute == "selective" and compile != "none"):
         decoder.apply_visit = _recomputing(recompute, preserve_rng=decoder.config.dropout > 0)
     if compile == "sublayers":
@@ -40,6 +43,19 @@ def execute(decoder: Decoder, compile: Compile = "none", recompute: Recompute = 
             sublayer.forward = torch.compile(sublayer.forward, dynamic=False)
     elif compile == "whole":
         decoder.go_through = _whole(decoder)  # type: ignore[method-assign, assignment]
+
+
+def check_compiler(option: str) -> None:
+    """Raise `InputError` that names the option where no C++ compiler is found: torch would say so at the first step."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise InputError(
+            f"{option} needs a C++ compiler, such as g++ or the one that the variable CXX names: {error}"
+        ) from None
 
 
 def _recomputing(recompute: Recompute, preserve_rng: bool) -> ApplyVisit:
@@ -71,7 +87,7 @@ def _whole(decoder: Decoder) -> Callable[[Tensor, Plan, Context], Tensor]:
                 f"compile whole is for the one plan {own.label}, got {plan.label}: use compile sublayers, "
                 "which runs any plan"
             )
-        if ctx.observe is not None or ctx.cache is not None:
+        if ctx.observe is not None or ctx.slots is not None:
             return eager(x, plan, ctx)
         return compiled(x, own, ctx)
 

@@ -39,6 +39,7 @@ class Index:
 class Span:
     """Where a chunk of queries lies: ``length`` columns after ``past`` ones, the first ``padding`` (B,) of
     each row being left padding (None: no padding). ``dtype``: the type that attention computes in.
+    ``room``: key columns that attention reads, the unwritten ones hidden; None: only those written so far.
     """
 
     past: int
@@ -46,6 +47,7 @@ class Span:
     padding: Tensor | None
     device: torch.device
     dtype: torch.dtype
+    room: int | None = None
 
     def positions(self) -> Tensor:
         """Position of each query in its own text: (T,), or (B, T) with padding."""
@@ -54,12 +56,13 @@ class Span:
 
     def distance(self) -> Tensor:
         """Key column minus query column, (T, S): above 0 where the key is later."""
-        keys = torch.arange(self.past + self.length, device=self.device)
-        return keys - keys[self.past :, None]
+        end = self.past + self.length
+        keys = torch.arange(end if self.room is None else self.room, device=self.device)
+        return keys - keys[self.past : end, None]
 
     def needs_mask(self) -> bool:
         """Whether the kernel's own causal flag cannot say which keys are visible."""
-        return self.padding is not None or (self.past > 0 and self.length > 1)
+        return self.padding is not None or self.room is not None or (self.past > 0 and self.length > 1)
 
     def hidden(self) -> Tensor:
         """Where a key may not be seen: (T, S), or (B, 1, T, S) with padding. A padding query sees itself."""

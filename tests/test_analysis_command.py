@@ -236,6 +236,7 @@ def test_without_a_prompt_a_document_begins(
         (["--max-tokens", "3"], "--max-tokens"),
         (["--temperature", "warm"], "temperature"),
         (["--batch_size", "0"], "--batch_size must be at least 1, got 0"),
+        (["--compile", "--cache", "false"], "--compile is for the pass with the cache"),
         (["--num-samples", "0"], "--num_samples must be at least 1, got 0"),
         (["--device", "warp"], "the device 'warp' cannot be used"),
     ],

@@ -52,6 +52,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--ignore_end", action="store_true", help="go on after the end of a document instead of stopping"
     )
     parser.add_argument("--cache", type=bool, default=True, help="keep keys and values of past tokens")
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="compile the pass of one token: pays from some ten thousand steps, needs a C++ compiler",
+    )
     parser.add_argument("--batch_size", type=int, default=16, help="texts that are written together")
     parser.add_argument("--device", type=str, default="cpu", help="device to run on, such as cuda")
 
@@ -88,6 +93,8 @@ def _run(options: Namespace) -> None:
     for name in ("batch_size", "num_samples", "max_new_tokens"):
         if options[name] < 1:
             raise InputError(f"--{name} must be at least 1, got {options[name]}")
+    if options.compile and not options.cache:
+        raise InputError("--compile is for the pass with the cache: leave out --cache false")
     # Only now: torch is slow to load, and the help does without.
     from ilr.generation.sampling import Sampling
     from ilr.plan import make_plan
@@ -130,6 +137,8 @@ def _write(
             f"a prompt of {longest} tokens exceeds the context of {config.context}: its beginning is not seen",
             file=sys.stderr,
         )
+    if options.compile:
+        print("compiling the pass of one token; this takes a while before the second token", file=sys.stderr)
     at_once = max(1, options.batch_size // options.num_samples)
     begun, written = time.perf_counter(), 0
     for first in range(0, len(prompts), at_once):
@@ -144,6 +153,7 @@ def _write(
             num_samples=options.num_samples,
             end=None if options.ignore_end else run.separator_id,
             use_cache=options.cache,
+            compile=options.compile,
             on_token=texts.add,
         )
         texts.finish()

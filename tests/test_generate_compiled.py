@@ -1,0 +1,104 @@
+"""The compiled pass of one token: what it computes, how many graphs it needs, and when it refuses."""
+
+import pytest
+import torch
+from oracles import LENGTH, PLANS, POSITIONS, tiny_decoder
+
+from ilr.cache import KVCache
+from ilr.decoder import Decoder
+from ilr.errors import InputError
+from ilr.execution import execute
+from ilr.generation import compiled
+from ilr.generation.decode import Predictor, generate
+from ilr.generation.sampling import Sampling
+from ilr.plan import Plan, make_plan
+
+PROMPTS = [[5, 1, 2], [7, 7, 3, 9, 11, 4, 8, 20, 6], [30]]
+GREEDY = Sampling(temperature=0)
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function that would be compiled, as it is written."""
+    monkeypatch.setattr(compiled, "_compiled", lambda device_type: compiled.run)
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("stride", [4, 64])
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.label)
+def test_logits_of_every_step_are_those_of_running_the_window_again(
+    plan: Plan, positions: str, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "STRIDE", stride)
+    decoder = tiny_decoder(plan, positions=positions)
+    rows = [list(prompt) for prompt in PROMPTS]
+    step, again = Predictor(decoder, plan, True, compile=True), Predictor(decoder, plan, use_cache=False)
+    # Past the context, where the window moves, unless positions end there.
+    for _ in range(LENGTH - len(PROMPTS[1]) if positions == "learned" else 2 * LENGTH):
+        expected = again.next_logits(rows)
+        torch.testing.assert_close(step.next_logits(rows), expected, rtol=0, atol=1e-12)
+        for row, token in zip(rows, expected.argmax(-1).tolist(), strict=True):
+            row.append(token)
+
+
+@pytest.mark.usefixtures("uncompiled")
+@torch.inference_mode()
+def test_a_step_may_follow_and_precede_passes_of_the_decoder_itself() -> None:
+    decoder = tiny_decoder(make_plan([2, 1]))
+    tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2]])
+    cache = KVCache.for_plan(decoder.config, decoder.plan, 1)
+    parts = [decoder(tokens[:, :3], cache=cache)[:, -1]]
+    step = compiled.CompiledStep(decoder, decoder.plan, cache)
+    parts += [step(tokens[:, 3:4]), decoder(tokens[:, 4:6], cache=cache)[:, -1], step(tokens[:, 6:])]
+    expected = decoder(tokens)[0, [2, 3, 5, 6]]
+    torch.testing.assert_close(torch.cat(parts), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("positions", ["rope", "alibi"])
+def test_compiled_one_graph_serves_all_lengths_and_texts_equal_eager_ones(positions: str) -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    plan = make_plan([2, 1])
+    decoder = tiny_decoder(plan, positions=positions, context=160).float()
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+        texts = generate(decoder, PROMPTS, 200, sampling=GREEDY, compile=True)
+    assert texts == generate(decoder, PROMPTS, 200, sampling=GREEDY)
+    counted = torch._dynamo.utils.counters
+    # With left padding, and without it after the window has moved.
+    assert counted["stats"]["unique_graphs"] <= 2
+    assert not counted["graph_break"]
+
+
+@pytest.mark.slow
+def test_compiled_steps_serve_several_batches_and_a_decoder_whose_sublayers_are_compiled() -> None:
+    torch._dynamo.reset()
+    decoder = tiny_decoder(make_plan([2, 1])).float()
+    execute(decoder, compile="sublayers")
+    plain = tiny_decoder(make_plan([2, 1])).float()
+    for prompts in ([[5, 1, 2]], [[7, 7], [3, 9], [11, 4]], [[8, 20], [6, 1]]):
+        expected = logits(plain, prompts, compile=False)
+        torch.testing.assert_close(logits(decoder, prompts, compile=True), expected, rtol=0, atol=1e-5)
+
+
+def logits(decoder: Decoder, prompts: list[list[int]], compile: bool) -> torch.Tensor:
+    """Logits (steps, B, V) of a text that does not depend on them."""
+    rows, predictor = [list(prompt) for prompt in prompts], Predictor(decoder, decoder.plan, True, compile)
+    found = []
+    for token in range(10):
+        found.append(predictor.next_logits(rows))
+        for row in rows:
+            row.append(token)
+    return torch.stack(found)
+
+
+def test_without_a_compiler_one_message_says_what_is_missing() -> None:
+    import torch._inductor.config
+
+    decoder = tiny_decoder(make_plan([2, 1]))
+    with torch._inductor.config.patch({"cpp.cxx": (None, "/nowhere/c++")}):
+        with pytest.raises(InputError, match=r"compile needs a C\+\+ compiler.*/nowhere"):
+            generate(decoder, PROMPTS, 3, compile=True)
+        with pytest.raises(InputError, match=r"compile needs a C\+\+ compiler.*/nowhere"):
+            execute(decoder, compile="sublayers")
