@@ -10,6 +10,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from ilr.analysis.requirement import require_matplotlib
 from ilr.errors import InputError
+from ilr.progress import progress_bar, say
 
 if TYPE_CHECKING:
     from ilr.analysis.measure import Extent
@@ -114,8 +115,11 @@ def _analysed(run: "TrainedRun", extent: "Extent") -> "Analysis":
 
     from ilr.analysis.measure import analyse
 
-    print(f"{run.checkpoint}, step {run.step}, schedule {run.decoder.plan.label}", file=sys.stderr)
-    result = analyse(run.decoder, run.data.evaluation_loaders("validation")[0], extent)
+    label = run.decoder.plan.label
+    say(f"{run.checkpoint}, step {run.step}, schedule {label}")
+    batches = run.data.evaluation_loaders("validation")[0]
+    with progress_bar(label, _num_tokens(run, extent.tokens), " tokens") as bar:
+        result = analyse(run.decoder, batches, extent, progress=bar.update)
     return replace(result, checkpoint=str(run.checkpoint), step=run.step)
 
 
@@ -131,16 +135,16 @@ def _schedules(run: "TrainedRun", options: Namespace, directory: Path) -> tuple[
     else:
         plans = named_plans(run.decoder, options.schedules)
     batches = run.data.evaluation_loaders("validation")[0]
-
-    def progress(done: int) -> None:
-        print(f"\r{len(plans)} schedules: {done:,} tokens", end="", file=sys.stderr, flush=True)
-
-    evaluated = evaluate_schedules(run.decoder, batches, plans, options.tokens, progress=progress)
-    print(file=sys.stderr)
+    with progress_bar(f"{len(plans)} schedules", _num_tokens(run, options.tokens), " tokens") as bar:
+        evaluated = evaluate_schedules(run.decoder, batches, plans, options.tokens, progress=bar.update)
     write_schedules(evaluated, directory)
     landscape = Landscape(evaluated.rows, run.decoder.plan.times_per_layer)
     drawn = schedule_figures.draw(evaluated, landscape, options.budget)
     return schedules_table(evaluated, landscape, options.budget), drawn
+
+
+def _num_tokens(run: "TrainedRun", wanted: int) -> int:
+    return min(wanted, run.data.manifest.splits["validation"].tokens)
 
 
 def _default_output(runs: Sequence["TrainedRun"]) -> Path:
@@ -153,6 +157,4 @@ def _warn_of_other_text(runs: Sequence["TrainedRun"]) -> None:
     tokenizers = {run.tokenizer.to_str() for run in runs}
     texts = {run.data.manifest.splits["validation"] for run in runs} if len(runs) > 1 else set()
     if len(tokenizers) > 1 or len(texts) > 1:
-        print(
-            "warning: these runs have other texts or tokenizers; losses are not comparable", file=sys.stderr
-        )
+        say("warning: these runs have other texts or tokenizers; losses are not comparable")

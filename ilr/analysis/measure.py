@@ -1,6 +1,6 @@
 """All views of a checkpoint in one pass over its batches; memory does not grow with their number."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -46,9 +46,17 @@ class Extent:
 
 
 def analyse(
-    decoder: Decoder, batches: Iterable[Batch], extent: Extent | None = None, plan: Plan | None = None
+    decoder: Decoder,
+    batches: Iterable[Batch],
+    extent: Extent | None = None,
+    plan: Plan | None = None,
+    *,
+    progress: Callable[[int], object] | None = None,
 ) -> Analysis:
-    """What each visit of the plan (default: the decoder's) does to the first tokens of the batches."""
+    """What each visit of the plan (default: the decoder's) does to the first tokens of the batches.
+
+    ``progress`` is told how many tokens each batch scored.
+    """
     extent = Extent() if extent is None else extent
     plan = decoder.plan if plan is None else decoder.checked(plan)
     movement = Movement(plan, decoder.device)
@@ -60,11 +68,12 @@ def analyse(
     with evaluating(decoder):
         for batch in first_tokens(batches, extent.tokens, decoder.device):
             targets = batch["targets"]
+            scored = targets != IGNORED
             seen = trace(decoder, batch["inputs"], targets, plan)
             movement.update(seen)
             geometry.update(seen.states)
             if lens is not None:
-                lens.update(seen, targets[targets != IGNORED])
+                lens.update(seen, targets[scored])
             length = targets.shape[1]
             rows = -(-max(0, extent.attention_tokens - maps.tokens) // length)
             if rows:
@@ -75,6 +84,8 @@ def analyse(
                     visit_norms(decoder, plan, tuple(state[:rows] for state in seen.full_before))
                 )
                 jacobian_positions += min(rows, len(targets)) * min(length, POSITIONS)
+            if progress is not None:
+                progress(int(scored.sum()))
     figures = movement.means()
     figures["effective_rank"] = list(geometry.effective_ranks()[1:])
     figures |= lens.means() if lens is not None else {}

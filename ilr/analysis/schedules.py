@@ -89,11 +89,11 @@ def evaluate_schedules(
     plans: Sequence[Plan],
     tokens: int,
     *,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Evaluated:
     """Score the first ``tokens`` targets under each plan; the decoder's own is added where it is missing.
 
-    ``progress`` is told the tokens done after each batch. Raises `InputError` for a plan that the decoder
+    ``progress`` is told how many tokens each batch scored. Raises `InputError` for a plan that the decoder
     cannot run, before anything is run.
     """
     unique = {plan.operands: plan for plan in (decoder.plan, *plans)}
@@ -106,12 +106,13 @@ def evaluate_schedules(
         for batch in kept:
             targets = batch["targets"]
             where = batch["documents"].clamp(min=0).flatten()
-            counts.index_add_(0, where, (targets != IGNORED).flatten().long())
+            scored = targets != IGNORED
+            counts.index_add_(0, where, scored.flatten().long())
             for number, state in final_states(decoder, batch["inputs"], chosen):
                 nll = token_nll(decoder.predict(state), targets)
                 sums[number].index_add_(0, where, nll.double().flatten())
             if progress is not None:
-                progress(int(counts.sum()))
+                progress(int(scored.sum()))
     documents = np.flatnonzero(counts.cpu().numpy())
     weights = counts.cpu().numpy()[documents]
     found = sums.cpu().numpy()[:, documents]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ilr.data.progress import say
 from ilr.data.tokens import Manifest, read_manifest
 from ilr.errors import InputError
+from ilr.progress import say
 
 
 def cache_directory(given: str | None) -> Path:

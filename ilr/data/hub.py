@@ -14,8 +14,8 @@ from typing import Any
 
 from ilr.data.cache import file_lock
 from ilr.data.corpora import LOCAL_CHOICES, JsonLines, Pieces, Source, combine, missing_column
-from ilr.data.progress import say
 from ilr.errors import InputError
+from ilr.progress import say
 
 HUB_NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(:(?P<split>[\w.\[\]%+-]+))?")
 """owner/name, and perhaps its split after a colon."""

@@ -14,9 +14,9 @@ from ilr.data.cache import cache_directory
 from ilr.data.loaders import EvaluationLoader, TrainLoader
 from ilr.data.prepare import prepare
 from ilr.data.prepared import PreparedData
-from ilr.data.progress import say
 from ilr.data.recipe import Recipe, check_least, contexts_of, names_of
 from ilr.data.tokens import DocumentTable
+from ilr.progress import say
 
 
 class TextData(LightningDataModule):

@@ -24,7 +24,6 @@ from ilr.data.documents import (
     select,
 )
 from ilr.data.encoding import encode_documents
-from ilr.data.progress import progress_bar, say
 from ilr.data.recipe import Recipe
 from ilr.data.tokenizer import (
     load_tokenizer,
@@ -35,6 +34,7 @@ from ilr.data.tokenizer import (
 )
 from ilr.data.tokens import TOKENIZER, Manifest, SplitInfo, SplitWriter, smallest_dtype, split_files
 from ilr.errors import InputError
+from ilr.progress import progress_bar, say
 
 VERSION = 1
 """Part of the cache key: raise it when the same recipe and text give other files than before."""
@@ -186,7 +186,7 @@ def _encode(
     dtype = smallest_dtype(vocabulary_size(tokenizer))
     writers = [SplitWriter(directory, split, dtype) for split in SPLITS]
     total = sum(documents.bytes for documents in corpora.values())
-    with progress_bar("tokenising", total) as bar:
+    with progress_bar("tokenising", total, "B") as bar:
         for role, documents in corpora.items():
             number = 0
             for encoded in encode_documents(iter(documents), tokenizer, separator):

@@ -1,11 +1,6 @@
 """One evaluation: a run, a plan, a text and a manner of scoring it, to its record."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.progress import Progress
 
 from ilr.errors import InputError
 from ilr.evaluating import evaluating
@@ -18,6 +13,7 @@ from ilr.evaluation.windows import check_windows
 from ilr.metrics import perplexity
 from ilr.plan import Plan
 from ilr.positions import check_length
+from ilr.progress import progress_bar
 from ilr.trained_run import TrainedRun
 
 
@@ -53,7 +49,7 @@ def evaluate(run: TrainedRun, plan: Plan, text: Text, manner: Manner) -> Record:
     except (RuntimeError, AssertionError) as error:  # torch raises either for a device that is not there
         raise InputError(f"--device {manner.device} cannot be used: {str(error).splitlines()[0]}") from None
     same_tokens = max(1, text.data.eval_batch_size * decoder.config.context // manner.window)
-    with evaluating(decoder), _progress(sequences.num_targets) as progress:
+    with evaluating(decoder), progress_bar("scoring", sequences.num_targets, " tokens") as bar:
         sums = measure(
             logits_function(decoder, plan, manner.precision),
             sequences.batches(manner.window, manner.stride, manner.batch_size or same_tokens),
@@ -62,7 +58,7 @@ def evaluate(run: TrainedRun, plan: Plan, text: Text, manner: Manner) -> Record:
             window=manner.window,
             vocab_size=decoder.config.vocab_size,
             device=decoder.device,
-            progress=progress,
+            progress=bar.update,
         )
     longer = int((sequences.lengths - 1 > manner.window).sum())
     return _record(run, plan, text, manner, sums, longer if manner.documents_alone else None)
@@ -120,12 +116,3 @@ def _figures(sums: Sums, num_bytes: int, num_words: int, manner: Manner) -> dict
     if num_words:
         figures["word_perplexity"] = perplexity(sums.scores.total_nll / num_words)
     return {ALONE + name if manner.documents_alone else name: value for name, value in figures.items()}
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar over scored tokens on standard error; none where that is no terminal."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("tokens", total=total)
-        yield lambda tokens: bar.advance(task, tokens)

@@ -53,7 +53,7 @@ def measure(
     window: int,
     vocab_size: int,
     device: torch.device,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Sums:
     """Score every target of the batches by ``logits`` (inputs (B, T) → (B, T, V)).
 
