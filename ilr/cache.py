@@ -100,10 +100,20 @@ class KVCache:
         batch: int,
         capacity: int | None = None,
         padding: Tensor | None = None,
+        policy: str = "own",
     ) -> "KVCache":
         """An empty cache with room for ``capacity`` tokens (default: the context); type and device follow
         the first keys.
+
+        ``policy``: which visits keep keys and values together. Only ``own``, a slot each, computes what the
+        pass without a cache does; the others of the field (the first or last iteration's for all, i mod k)
+        are another model and raise `InputError`.
         """
+        if policy != "own":
+            raise InputError(
+                f"cache policy {policy!r}: only 'own', a slot per visit, is there; visits that share keys and "
+                "values compute something else than the trained model"
+            )
         room = config.context if capacity is None else capacity
         return cls(config, plan, batch, [GrowingSlot(room) for _ in range(plan.num_slots)], padding)
 

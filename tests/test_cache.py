@@ -103,6 +103,14 @@ def test_a_cache_of_another_plan_batch_or_config_is_refused_before_anything_is_s
         assert (cache.length, cache.num_bytes()) == (0, 0)
 
 
+def test_a_policy_that_shares_slots_between_visits_is_refused() -> None:
+    decoder = tiny_decoder(make_plan([2, 1]))
+    with pytest.raises(ValueError, match=r"cache policy 'last': only 'own', a slot per visit"):
+        KVCache.for_plan(decoder.config, decoder.plan, 2, policy="last")
+    own = KVCache.for_plan(decoder.config, decoder.plan, 2, policy="own")
+    torch.testing.assert_close(decoder(TOKENS, cache=own), decoder(TOKENS), rtol=0, atol=1e-12)
+
+
 def test_plans_of_equal_operands_may_use_one_cache() -> None:
     decoder = tiny_decoder(make_plan([2, 1]))
     cache = KVCache.for_plan(decoder.config, make_plan([Segment((0, 0, 1))]), batch=2)
