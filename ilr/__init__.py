@@ -1,10 +1,8 @@
-"""Recurrence inside a decoder language model: schedules, sharing, their cost and their evidence.
+"""Recurrence inside a decoder language model: schedules, sharing, their cost and their evidence."""
 
-Names are loaded on first use (PEP 562), so that importing the package and the torch-free parts stays fast.
-"""
-
-import importlib
 from typing import TYPE_CHECKING
+
+from ilr.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ilr.accounting import Cost, cost
@@ -30,25 +28,22 @@ __all__ = [
     "make_plan",
 ]
 
-_HOMES = {
-    "Cost": "ilr.accounting",
-    "cost": "ilr.accounting",
-    "KVCache": "ilr.cache",
-    "DecoderConfig": "ilr.config",
-    "Decoder": "ilr.decoder",
-    "load": "ilr.loading",
-    "Plan": "ilr.plan",
-    "Segment": "ilr.plan",
-    "Sharing": "ilr.sharing",
-    "Visit": "ilr.plan",
-    "make_plan": "ilr.plan",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ilr' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+__getattr__ = lazy_names(
+    "ilr",
+    {
+        "Cost": "accounting",
+        "cost": "accounting",
+        "KVCache": "cache",
+        "DecoderConfig": "config",
+        "Decoder": "decoder",
+        "load": "loading",
+        "Plan": "plan",
+        "Segment": "plan",
+        "Sharing": "sharing",
+        "Visit": "plan",
+        "make_plan": "plan",
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -12,10 +12,10 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.plugins.io import CheckpointIO
 from lightning.pytorch.utilities import rank_zero_warn
-from lightning.pytorch.utilities.types import STEP_OUTPUT
 
 from ilr.errors import InputError
 from ilr.run_directory import RunDirectory, atomic_write
+from ilr.steps import StepCallback, validation_follows
 from ilr.training import LanguageModel
 
 KEPT = 2
@@ -105,7 +105,7 @@ class Record:
         return None
 
 
-class Checkpoints(Checkpoint):
+class Checkpoints(StepCallback, Checkpoint):
     """Keeps the two newest checkpoints and the best by val/loss, at optimiser-step boundaries only.
 
     The newest are saved every ``every`` steps, after each validation and at the end. A NaN never wins and
@@ -115,20 +115,10 @@ class Checkpoints(Checkpoint):
     def __init__(self, directory: RunDirectory, every: int) -> None:
         self.directory, self.every = directory, every
         self.record = Record.read(directory)
-        self._step_before = -1
 
-    def on_train_batch_start(
-        self, trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Note the step, to see whether the batch completes one."""
-        self._step_before = trainer.global_step
-
-    def on_train_batch_end(
-        self, trainer: L.Trainer, module: L.LightningModule, outputs: STEP_OUTPUT, batch: Any, batch_idx: int
-    ) -> None:
+    def after_step(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         """Save every ``every`` steps, unless a validation follows: then after it."""
-        step = trainer.global_step
-        if step != self._step_before and step % self.every == 0 and not self.validates_now(trainer):
+        if trainer.global_step % self.every == 0 and not validation_follows(trainer):
             self.save(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
@@ -137,13 +127,6 @@ class Checkpoints(Checkpoint):
             return
         assert isinstance(module, LanguageModel)
         self.save(trainer, module.scores["val"].loss)
-
-    @staticmethod
-    def validates_now(trainer: L.Trainer) -> bool:
-        """Whether Lightning validates after this batch: its own rule, asked a moment earlier."""
-        fit = trainer.fit_loop
-        assert fit._data_fetcher is not None
-        return fit.epoch_loop._should_check_val_fx(fit._data_fetcher)
 
     def save(self, trainer: L.Trainer, val_loss: float | None = None) -> None:
         """Save the state after this step as the newest, and as the best where it is."""

@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from ilr.metrics import perplexity
 from ilr.plan import Visit
+from ilr.steps import StepCallback
 from ilr.training import LanguageModel
 
 
@@ -24,7 +25,7 @@ class Diverged(Exception):
         self.step = step
 
 
-class Health(L.Callback):
+class Health(StepCallback):
     """Logs loss, speed and health every ``every`` optimiser steps, and at the last one.
 
     Health is the learning rate, the gradient norm before clipping, the share of clipped steps, the size of
@@ -33,7 +34,6 @@ class Health(L.Callback):
 
     def __init__(self, every: int) -> None:
         self.every = every
-        self._step_before = 0
         self._seconds = 0.0
         self._data_seconds = 0.0
         self._started = 0.0
@@ -55,7 +55,7 @@ class Health(L.Callback):
         if self._ended is not None:
             self._data_seconds += now - self._ended
         self._started = now
-        self._step_before = trainer.global_step
+        super().on_train_batch_start(trainer, module, batch, batch_idx)
         assert isinstance(module, LanguageModel)
         last_micro_batch = (batch_idx + 1) % trainer.accumulate_grad_batches == 0
         if last_micro_batch and self._is_logged(trainer, trainer.global_step + 1):
@@ -78,14 +78,17 @@ class Health(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, module: L.LightningModule, outputs: STEP_OUTPUT, batch: Any, batch_idx: int
     ) -> None:
-        """After an optimiser step: log where it is due, end the training after the last one."""
+        """Stop the clock of the micro-batch, then act on the step."""
         assert isinstance(module, LanguageModel)
         module.observe = None
         self._ended = time.perf_counter()
         self._seconds += self._ended - self._started
+        super().on_train_batch_end(trainer, module, outputs, batch, batch_idx)
+
+    def after_step(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Log where it is due, end the training after the last step."""
+        assert isinstance(module, LanguageModel)
         step = trainer.global_step
-        if step == self._step_before:
-            return
         self._timed_steps += 1
         if step >= trainer.estimated_stepping_batches:
             trainer.should_stop = True  # Lightning validates once more where it is asked to stop

@@ -6,9 +6,9 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.utilities.types import STEP_OUTPUT
 
 from ilr.checkpoints import Checkpoints
+from ilr.steps import StepCallback, validation_follows
 
 
 class Interrupted(Exception):
@@ -19,13 +19,12 @@ class Interrupted(Exception):
         self.exit_code = 128 + signum
 
 
-class Interruption(L.Callback):
+class Interruption(StepCallback):
     """Turns the first signal into a checkpoint and an `Interrupted`; a second one ends the process at once."""
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self.checkpoints = checkpoints
         self.received: int | None = None
-        self._step_before = 0
         self._previous: dict[int, Any] = {}
 
     def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
@@ -42,17 +41,9 @@ class Interruption(L.Callback):
         for other in (signal.SIGINT, signal.SIGTERM):
             signal.signal(other, signal.SIG_DFL)
 
-    def on_train_batch_start(
-        self, trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Note the step, to see whether the batch completes one."""
-        self._step_before = trainer.global_step
-
-    def on_train_batch_end(
-        self, trainer: L.Trainer, module: L.LightningModule, outputs: STEP_OUTPUT, batch: Any, batch_idx: int
-    ) -> None:
-        """Save and leave at a step boundary, unless a validation follows: then after it."""
-        if trainer.global_step > self._step_before and not self.checkpoints.validates_now(trainer):
+    def after_step(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Save and leave, unless a validation follows: then after it."""
+        if not validation_follows(trainer):
             self._leave(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:

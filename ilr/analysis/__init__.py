@@ -7,8 +7,9 @@ pass), `schedules` (their scores), `choice` (sensitivity, the best within a budg
 `schedule_figures`, `output`, `callback` (during training) and `command` (`ilr analyse`).
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from ilr.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ilr.analysis.callback import VisitReport
@@ -18,17 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Analysis", "Extent", "VisitReport", "analyse", "evaluate_schedules"]
 
-_HOMES = {
-    "Analysis": "record",
-    "Extent": "measure",
-    "VisitReport": "callback",
-    "analyse": "measure",
-    "evaluate_schedules": "schedules",
-}
-
-
-def __getattr__(name: str) -> object:
-    # Loaded on first use (PEP 562): the command's help needs no torch.
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ilr.analysis' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"ilr.analysis.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(
+    "ilr.analysis",
+    {
+        "Analysis": "record",
+        "Extent": "measure",
+        "VisitReport": "callback",
+        "analyse": "measure",
+        "evaluate_schedules": "schedules",
+    },
+)
