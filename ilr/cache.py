@@ -1,13 +1,16 @@
 """Keys and values of past tokens: one slot per visit, so that a repeated layer keeps each visit apart."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from torch import Tensor
 
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
 from ilr.plan import Plan
+
+Policy = Literal["own"]
+"""Which visits keep keys and values together: none."""
 
 
 class Slot(Protocol):
@@ -38,7 +41,10 @@ class FixedSlot:
 
 
 class GrowingSlot:
-    """The keys and values of one visit, (B, K, capacity, E), grown where a text outlasts them."""
+    """The keys and values of one visit, (B, K, capacity, E), grown where a text outlasts them.
+
+    ``length`` moves with the cache's clock: a pass that is broken off leaves no trace.
+    """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -49,17 +55,18 @@ class GrowingSlot:
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store the chunk's keys and values (B, K, T, E); all so far, (B, K, S, E), come back."""
         begin, new = self.length, keys.shape[2]
-        self.length = begin + new
-        self._keys = self._room(self._keys, keys, begin)
-        self._values = self._room(self._values, values, begin)
+        self._enlarge(begin + new, keys, values)
+        assert self._keys is not None
+        assert self._values is not None
         self._keys.narrow(2, begin, new).copy_(keys)
         self._values.narrow(2, begin, new).copy_(values)
-        return self._keys.narrow(2, 0, self.length), self._values.narrow(2, 0, self.length)
+        return self._keys.narrow(2, 0, begin + new), self._values.narrow(2, 0, begin + new)
 
     def fixed(self, room: int, at: Tensor) -> FixedSlot:
         """The first ``room`` columns, to be written at ``at``; the slot has been written to before."""
         assert self._keys is not None
         assert self._values is not None
+        self._enlarge(room, self._keys, self._values)
         return FixedSlot(self._keys.narrow(2, 0, room), self._values.narrow(2, 0, room), at)
 
     def num_bytes(self) -> int:
@@ -67,14 +74,18 @@ class GrowingSlot:
         held = (self._keys, self._values)
         return sum(part.numel() * part.element_size() for part in held if part is not None)
 
-    def _room(self, held: Tensor | None, new: Tensor, filled: int) -> Tensor:
-        while self.capacity < self.length:
+    def _enlarge(self, needed: int, keys: Tensor, values: Tensor) -> None:
+        """Have room for ``needed`` columns of the shape of these keys and values."""
+        while self.capacity < needed:
             self.capacity *= 2
-        if held is not None and held.shape[2] == self.capacity:
-            return held
-        room = new.new_zeros((*new.shape[:2], self.capacity, new.shape[3]))
+        if self._keys is None or self._keys.shape[2] < self.capacity:
+            self._keys = self._room(self._keys, keys)
+            self._values = self._room(self._values, values)
+
+    def _room(self, held: Tensor | None, like: Tensor) -> Tensor:
+        room = like.new_zeros((*like.shape[:2], self.capacity, like.shape[3]))
         if held is not None:
-            room[:, :, :filled] = held[:, :, :filled]
+            room[:, :, : self.length] = held[:, :, : self.length]
         return room
 
 
@@ -100,7 +111,7 @@ class KVCache:
         batch: int,
         capacity: int | None = None,
         padding: Tensor | None = None,
-        policy: str = "own",
+        policy: Policy = "own",
     ) -> "KVCache":
         """An empty cache with room for ``capacity`` tokens (default: the context); type and device follow
         the first keys.
@@ -115,13 +126,15 @@ class KVCache:
                 "values compute something else than the trained model"
             )
         room = config.context if capacity is None else capacity
+        if room < 1:
+            raise InputError(f"a cache needs a capacity of at least 1 token, got {room}")
         return cls(config, plan, batch, [GrowingSlot(room) for _ in range(plan.num_slots)], padding)
 
     def check(self, config: DecoderConfig, plan: Plan, batch: int) -> None:
-        """Raise `InputError` unless this cache was made for this config, these operands and this batch."""
+        """Raise `InputError` unless this cache was made for this config, this computation and this batch."""
         if self.config != config:
             raise InputError("this cache was made for a decoder of another config")
-        if self.plan.operands != plan.operands:
+        if self.plan.computation(config.injection) != plan.computation(config.injection):
             raise InputError(
                 f"this cache was made under the plan {self.plan.label}, not {plan.label}: its slots hold other visits"
             )

@@ -41,9 +41,13 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: no command {word!r}; the commands are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     room = COMMANDS[word][0]
-    with uncollected():
-        run: Callable[[list[str]], int] = import_module(room).main
-    return run(arguments if room in WHOLE_LINE else rest)
+    try:
+        with uncollected():
+            run: Callable[[list[str]], int] = import_module(room).main
+        return run(arguments if room in WHOLE_LINE else rest)
+    except KeyboardInterrupt:
+        print(f"ilr {word}: interrupted", file=sys.stderr)
+        return 130
 
 
 def _help() -> str:

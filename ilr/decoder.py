@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -84,7 +85,7 @@ class Decoder(nn.Module):
         ``plan``: other visits over the same weights. ``cache``: past tokens of the same plan, extended.
         ``padding`` (B,): left-padding tokens of each row (a cache carries its own). ``observe``: see
         `Observer`. Raises `InputError` for a plan whose operands the banks lack, a cache of another plan,
-        or a text longer than learned positions reach.
+        padding of another batch, or a text longer than learned positions reach.
         """
         return self.predict(self.states(tokens, plan, cache=cache, padding=padding, observe=observe))
 
@@ -103,6 +104,10 @@ class Decoder(nn.Module):
         if cache is not None:
             cache.check(self.config, plan, tokens.shape[0])
             past, padding = cache.length, cache.padding
+        if padding is not None and padding.shape != tokens.shape[:1]:
+            raise InputError(
+                f"padding needs one count for each of {len(tokens)} rows, got {list(padding.shape)}"
+            )
         span = Span(past, tokens.shape[1], padding, tokens.device, self.compute_dtype)
         check_length(self.positions, past + span.length)
         ctx = Context(self.positions.index(span), None if cache is None else cache.slots, observe)
@@ -178,9 +183,9 @@ class Decoder(nn.Module):
             )
         return plan
 
-    def plan_for(self, schedule: list[int]) -> Plan:
-        """Another schedule over this decoder's layers and sharing."""
-        return make_plan(schedule, self.config.num_layers, self.plan.sharing)
+    def plan_for(self, schedule: Sequence[Any]) -> Plan:
+        """Another schedule, of any form that `make_plan` takes, over this decoder's layers and sharing."""
+        return self.checked(make_plan(schedule, self.config.num_layers, self.plan.sharing))
 
     @property
     def compute_dtype(self) -> torch.dtype:

@@ -10,7 +10,7 @@ from torch import nn
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients and nothing compiled inside (shapes vary, and derivatives are taken forward);
+    """Evaluation mode, no gradients and nothing compiled inside (shapes vary, and derivatives are taken twice);
     afterwards every submodule has its own training flag back.
     """
     flags = [(part, part.training) for part in module.modules()]

@@ -82,7 +82,8 @@ def _whole(decoder: Decoder) -> Callable[[Tensor, Plan, Context], Tensor]:
     compiled = torch.compile(eager, dynamic=False)
 
     def go_through(x: Tensor, plan: Plan, ctx: Context) -> Tensor:
-        if plan.operands != own.operands:
+        injection = decoder.config.injection
+        if plan.computation(injection) != own.computation(injection):
             raise InputError(
                 f"compile whole is for the one plan {own.label}, got {plan.label}: use compile sublayers, "
                 "which runs any plan"

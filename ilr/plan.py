@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from ilr.config import Injection
 from ilr.errors import InputError
 from ilr.sharing import Sharing, is_integer, read_sharing
 
@@ -130,8 +131,28 @@ class Plan:
 
     @cached_property
     def operands(self) -> tuple[tuple[int | None, int | None, int | None], ...]:
-        """(attention, ffn, slot) of each visit: equal operands are the same function."""
+        """(attention, ffn, slot) of each visit: equal operands are the same function, but for injection
+        (`computation`).
+        """
         return tuple((visit.attention, visit.ffn, visit.slot) for visit in self.visits)
+
+    @cached_property
+    def injections(self) -> tuple[tuple[int, int], ...]:
+        """(visit, start): where a config injects, the state before visit ``start`` is added before ``visit``."""
+        pairs, visit, start = [], 0, 0
+        for one in self._passes:
+            if one.repetition == 0:
+                start = visit
+            else:
+                pairs.append((visit, start))
+            visit += len(one.visits)
+        return tuple(pairs)
+
+    def computation(self, injection: Injection) -> tuple[Any, ...]:
+        """What decides the function, however the schedule is spelt: the operands and, where states are injected,
+        which before which visits. Plans of equal operands differ there by their passes.
+        """
+        return self.operands if injection == "none" else (self.operands, self.injections)
 
     @property
     def num_layers(self) -> int:

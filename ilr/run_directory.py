@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, Literal
 
 from ilr.errors import InputError
 
@@ -85,11 +85,11 @@ class RunDirectory:
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[TextIO]:
-    """A text file that appears under ``path`` whole or not at all: written beside it, synced, renamed."""
+def atomic_write(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
+    """A file that appears under ``path`` whole or not at all: written beside it, synced, renamed."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with partial.open(mode, encoding="utf-8" if mode == "w" else None) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -133,7 +133,7 @@ def effective_hash(module: LanguageModel, settings: dict[str, Any]) -> str:
         for section, left_out in NOT_IDENTITY.items()
     }
     trainer = {key: settings["trainer"][key] for key in IDENTITY_OF_TRAINER}
-    return digest({**kept, "trainer": trainer, "operands": module.plan.operands})
+    return digest({**kept, "trainer": trainer, "operands": module.plan.computation(module.config.injection)})
 
 
 def tokens_of_a_step(trainer: L.Trainer, data: TextData) -> int:

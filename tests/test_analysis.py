@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ilr.analysis.measure import Extent, analyse
 from ilr.decoder import Decoder
+from ilr.errors import InputError
 from ilr.metrics import IGNORED, token_nll
 from ilr.plan import Plan
 from ilr.positions import Span
@@ -174,3 +175,11 @@ def test_attention_figures_equal_the_written_out_maps(plan: Plan, positions: str
         result.figures["attention_entropy"], [e if a else None for e, a in zip(entropy, attends, strict=True)]
     )
     close(result.figures["attention_change"], [c if m else None for c, m in zip(change, moves, strict=True)])
+
+
+def test_weights_that_diverged_are_refused_in_words() -> None:
+    decoder = tiny_decoder(PLANS[0])
+    with torch.no_grad():
+        decoder.attention[0].output.weight.fill_(float("nan"))
+    with pytest.raises(InputError, match="the states are not finite: these weights have diverged"):
+        analyse(decoder, batches())

@@ -1,6 +1,7 @@
 """From a trained run to tables, files and TensorBoard; the report during training; generation by command."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from ilr.analysis.output import write_schedules
 from ilr.cli import main as ilr
 from ilr.errors import InputError
 from ilr.generation import command as generate_command
+from ilr.generation.decode import Predictor
 from ilr.plan import make_plan
 from ilr.trained_run import TrainedRun
 
@@ -26,8 +28,8 @@ FEW = ("--lens", "false", "--attention_tokens", "0", "--jacobian_positions", "0"
 PICTURES = {"change", "relative_update", "cosine", "cka", "lens_loss"}
 
 
-def fit(directory: Path, corpus: Path, *options: str) -> None:
-    code = ilr(
+def fit(directory: Path, corpus: Path, *options: str, code: int = 0) -> None:
+    found = ilr(
         [
             "fit",
             *(
@@ -62,7 +64,7 @@ def fit(directory: Path, corpus: Path, *options: str) -> None:
             *options,
         ]
     )
-    assert code == 0
+    assert found == code
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +90,10 @@ def test_the_report_draws_every_second_validation_into_the_runs_board(runs: tupl
     assert images >= PICTURES
     assert [image.step for image in board.Images("visits/cosine")] == [2, 6]
     assert [point.step for point in board.Scalars("by_visit/relative_update/0.1")] == [2, 6]
+    for step in (2, 6):
+        folder = runs[0] / "analysis" / f"step-{step:08}"
+        assert {path.stem for path in folder.glob("*.png")} == images
+        assert Analysis.read(folder / "analysis.json").step == step
     points = [json.loads(line) for line in (runs[0] / "history.jsonl").read_text().splitlines()]
     assert [point["step"] for point in points if "by_visit/lens_loss/1.0" in point] == [2, 6]
 
@@ -159,7 +165,7 @@ def test_two_checkpoints_stand_side_by_side(
     assert "2-1: 200 tokens" in printed.out
     assert "1-1: 200 tokens" in printed.out
     assert "not comparable" not in printed.err
-    directory = runs[0] / "analysis-against-1-1"
+    directory = runs[0] / "analysis-against-plain"
     assert {path.name for path in directory.glob("*.json")} == {"analysis-0-2-1.json", "analysis-1-1-1.json"}
     assert images_of(directory)[1] >= PICTURES - {"lens_loss"}
 
@@ -172,6 +178,7 @@ def test_two_checkpoints_stand_side_by_side(
         (["RUN", "--grid", "1..2", "--schedules", "[[1,1]]"], "not both"),
         (["RUN", "RUN", "--grid", "1..2"], "take one checkpoint"),
         (["RUN", "--schedules", "[[1,1,1]]"], "one entry per layer"),
+        (["RUN", "--output", "RUN"], "is a training run's directory"),
         (["RUN", "--tokens", "0"], "tokens must be at least 1, got 0"),
         (["RUN", "--token", "10"], "--token"),
     ],
@@ -180,9 +187,11 @@ def test_wrong_use_of_analyse_ends_in_one_line(
     runs: tuple[Path, Path], options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command.main([str(runs[0]) if option == "RUN" else option for option in options]) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
+    printed = capsys.readouterr()
+    lines = printed.err.strip().splitlines()
     assert message in lines[-1]
     assert lines[-1].startswith("ilr analyse: error: ")
+    assert not printed.out, "found wrong only after the work"
 
 
 def generated(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[str, str]:
@@ -209,7 +218,9 @@ def test_prompts_of_a_file_are_written_together_as_alone(
     runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "prompts.txt"
-    file.write_text("1 green\n\n22 green bottles hanging on\nif\n", encoding="utf-8")
+    file.write_text(
+        "\ufeff1 green\r\n\n22 green\u2028bottles\x0c hanging on\nif\n", encoding="utf-8", newline=""
+    )
     options = ("--num-samples", "2", "--max_new_tokens", "30", "--ignore_end")
     together, _ = generated(capsys, str(runs[0]), "--prompts_file", str(file), *options)
     assert together.count("=== prompt") == 6
@@ -217,6 +228,29 @@ def test_prompts_of_a_file_are_written_together_as_alone(
     assert together == apart
     alone, _ = generated(capsys, str(runs[0]), "--prompt", "if", *options)
     assert alone.replace("prompt 1", "prompt 3") in together
+
+
+def test_no_more_texts_are_written_together_than_the_batch_size_allows(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together: list[int] = []
+    next_logits = Predictor.next_logits
+
+    def counted(predictor: Predictor, rows: list[list[int]]) -> torch.Tensor:
+        together.append(len(rows))
+        return next_logits(predictor, rows)
+
+    monkeypatch.setattr(Predictor, "next_logits", counted)
+    ask = (str(runs[0]), "--prompt", "1", "22 green", "if", "--num_samples", "5", "--max_new_tokens", "9")
+    texts = {}
+    for size in (1, 2, 4, 5, 7, 11, 99):
+        together.clear()
+        texts[size], _ = generated(capsys, *ask, "--batch_size", str(size))
+        assert max(together) <= size
+    assert max(together) == 15
+    assert texts[1].count("=== prompt") == 15
+    assert "=== prompt 3, sample 5" in texts[1]
+    assert set(texts.values()) == {texts[1]}
 
 
 def test_without_a_prompt_a_document_begins(
@@ -269,6 +303,60 @@ def test_without_matplotlib_both_say_what_to_install(
         VisitReport()
     assert command.main([str(runs[0])]) == 2
     VisitReport(figures=False)
+
+
+def test_a_command_that_is_interrupted_says_so_in_a_line(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ilr.analysis.measure.analyse", interrupted)
+    assert ilr(["analyse", str(runs[0])]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "ilr analyse: interrupted"
+
+
+def test_a_report_on_a_run_that_diverges_leaves_it_to_training_to_say_so(
+    runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    corpus = runs[0].parent / "verses.txt"
+    report = ("--trainer.callbacks+=ilr.analysis.VisitReport", "--trainer.callbacks.figures", "false")
+    with pytest.warns(UserWarning, match="no report of the visits at step 2: the states are not finite"):
+        fit(
+            tmp_path / "run",
+            corpus,
+            *("--model.schedule", "[2,1]", "--model.learning_rate", "1e38"),
+            *report,
+            code=3,
+        )
+
+
+def test_what_an_earlier_analysis_left_is_gone_and_other_files_stay(
+    runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask = [str(runs[0]), "--tokens", "100", "--jacobian_positions", "0", "--output", str(tmp_path)]
+    assert command.main([*ask, "--grid", "1..2"]) == 0
+    (tmp_path / "mine.png").write_bytes(b"mine")
+    assert {"schedules.json", "schedules_layers_0_1.png", "lens_loss.png"} <= set(os.listdir(tmp_path))
+    assert command.main([*ask, "--lens", "false", "--attention_tokens", "0"]) == 0
+    left = set(os.listdir(tmp_path))
+    assert {path.stem for path in tmp_path.glob("*.png")} == images_of(tmp_path)[1] | {"mine"}
+    assert {name for name in left if not name.endswith(".png")} == {
+        "analysis.json",
+        *(name for name in left if name.startswith("events.out")),
+    }
+
+
+def test_one_token_has_no_alikeness_of_states_and_the_file_is_json(
+    runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main([str(runs[0]), "--tokens", "1", "--output", str(tmp_path)]) == 0
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    json.loads((tmp_path / "analysis.json").read_text(), parse_constant=refuse)
+    assert Analysis.read(tmp_path / "analysis.json").cka == [[None] * 4] * 4
 
 
 def test_a_report_counts_validations_over_a_resume() -> None:

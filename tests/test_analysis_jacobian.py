@@ -5,6 +5,7 @@ import torch
 from ilr.analysis.jacobian import spectral_norms, visit_norms
 from ilr.config import DecoderConfig
 from ilr.decoder import Context, Decoder
+from ilr.execution import execute
 from ilr.plan import make_plan
 from ilr.positions import Span
 
@@ -49,3 +50,24 @@ def test_a_visit_has_the_norm_of_its_full_jacobian() -> None:
                 expected = torch.linalg.matrix_norm(full.reshape(48, 48), ord=2)
                 torch.testing.assert_close(measured[row], expected, rtol=3e-3, atol=0)
                 assert measured[row] <= expected * (1 + 1e-9)
+
+
+def test_a_row_that_nothing_moves_has_the_norm_zero() -> None:
+    scale = torch.tensor([0.0, 3.0], dtype=torch.float64)[:, None]
+    norms = spectral_norms(lambda x: scale * x, torch.ones(2, 5, dtype=torch.float64))
+    torch.testing.assert_close(norms, scale[:, 0])
+
+
+def test_norms_are_the_same_where_training_recomputes_activations() -> None:
+    tokens = torch.randint(20, (2, 6), generator=torch.Generator().manual_seed(1))
+    found: list[torch.Tensor] = []
+    for recompute in ("none", "selective", "full"):
+        plan = make_plan([2, 1])
+        decoder = Decoder(DecoderConfig(20, context=6, width=8, num_layers=2, num_heads=2), plan).double()
+        execute(decoder, recompute=recompute)  # type: ignore[arg-type]
+        before: list[torch.Tensor] = []
+        with torch.no_grad():
+            decoder(tokens, observe=lambda visit, x, _, seen=before: seen.append(x))
+            found.append(torch.cat(visit_norms(decoder, plan, tuple(before))))
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])

@@ -15,7 +15,6 @@ from ilr.analysis.schedules import (
     Row,
     evaluate_schedules,
     grid_plans,
-    named_plans,
     paired_difference,
 )
 from ilr.decoder import Decoder
@@ -64,9 +63,8 @@ def test_common_beginnings_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_losses_and_document_sums_equal_one_forward_pass_per_schedule() -> None:
     decoder = tiny_decoder(TRAINED)
-    plans = named_plans(
-        decoder, [[1, 1, 1, 1], [2, 2, 2, 2], [2, 1, 1, 3], [{"layers": [0, 1, 2, 3], "times": 2}]]
-    )
+    asked = [[1, 1, 1, 1], [2, 2, 2, 2], [2, 1, 1, 3], [{"layers": [0, 1, 2, 3], "times": 2}]]
+    plans = [decoder.plan_for(one) for one in asked]
     result = evaluate_schedules(decoder, batches(), plans, tokens=50)
     assert [row.label for row in result.rows] == ["2-1-1-3", "1-1-1-1", "2-2-2-2", "(0-1-2-3)x2"]
     assert result.tokens == 50
@@ -119,7 +117,7 @@ def test_a_grid_varies_every_layer_and_bad_ones_are_refused() -> None:
 def test_what_the_decoder_cannot_run_is_refused_before_anything_runs() -> None:
     decoder = tiny_decoder(make_plan([1, 1, 1, 1], sharing="all"))
     with pytest.raises(InputError, match="one entry per layer"):
-        named_plans(decoder, [[1, 1]])
+        decoder.plan_for([1, 1])
     with pytest.raises(InputError, match="needs 4 attention"):
         evaluate_schedules(decoder, [], [make_plan([1, 1, 1, 1])], 10)
 
@@ -165,3 +163,22 @@ def test_the_front_and_the_best_within_a_budget() -> None:
     assert best_within(rows, trained, 1.4).label == "3-1"
     assert best_within(rows, trained, 5.0).label == "4-4"
     assert best_within(rows, trained, 0.1) is None
+
+
+def test_with_injection_equal_operands_of_other_passes_are_both_scored() -> None:
+    decoder = tiny_decoder(make_plan([2, 1, 1, 1]), injection="add").eval()
+    other = make_plan([Segment((0, 0, 1, 2, 3))], 4)
+    found = evaluate_schedules(decoder, batches(), [other], 1000).rows
+    assert [row.label for row in found] == ["2-1-1-1", "(0-0-1-2-3)"]
+    for row, plan in zip(found, (decoder.plan, other), strict=True):
+        nll = [token_nll(decoder(one["inputs"], plan), one["targets"]) for one in batches()]
+        scored = sum(int((one["targets"] != IGNORED).sum()) for one in batches())
+        assert row.loss == pytest.approx(float(sum(part.sum() for part in nll)) / scored, rel=1e-12)
+
+
+def test_another_spelling_of_the_trained_schedule_is_not_scored_again_and_the_trained_one_keeps_its_name() -> (
+    None
+):
+    decoder = tiny_decoder(make_plan([2, 1, 1, 1]))
+    found = evaluate_schedules(decoder, batches(), [make_plan([Segment((0, 0, 1, 2, 3))], 4)], 1000)
+    assert [row.label for row in found.rows] == ["2-1-1-1"]

@@ -59,8 +59,9 @@ def test_one_slot_for_all_visits_of_a_layer_would_give_other_logits() -> None:
     decoder = tiny_decoder(make_plan([3, 1]))
     cache = KVCache.for_plan(decoder.config, decoder.plan, batch=2)
     cache.slots[1:3] = [cache.slots[0]] * 2
-    first = decoder(TOKENS[:, :1], cache=cache)
-    assert (first - decoder(TOKENS[:, :1])).abs().max() > 1e-3
+    decoder(TOKENS[:, :1], cache=cache)
+    second = decoder(TOKENS[:, 1:2], cache=cache)
+    assert (second - decoder(TOKENS[:, :2])[:, 1:]).abs().max() > 1e-3
 
 
 @every_scheme
@@ -106,7 +107,7 @@ def test_a_cache_of_another_plan_batch_or_config_is_refused_before_anything_is_s
 def test_a_policy_that_shares_slots_between_visits_is_refused() -> None:
     decoder = tiny_decoder(make_plan([2, 1]))
     with pytest.raises(ValueError, match=r"cache policy 'last': only 'own', a slot per visit"):
-        KVCache.for_plan(decoder.config, decoder.plan, 2, policy="last")
+        KVCache.for_plan(decoder.config, decoder.plan, 2, policy="last")  # type: ignore[arg-type]
     own = KVCache.for_plan(decoder.config, decoder.plan, 2, policy="own")
     torch.testing.assert_close(decoder(TOKENS, cache=own), decoder(TOKENS), rtol=0, atol=1e-12)
 
@@ -115,6 +116,39 @@ def test_plans_of_equal_operands_may_use_one_cache() -> None:
     decoder = tiny_decoder(make_plan([2, 1]))
     cache = KVCache.for_plan(decoder.config, make_plan([Segment((0, 0, 1))]), batch=2)
     torch.testing.assert_close(decoder(TOKENS, cache=cache), decoder(TOKENS), rtol=0, atol=1e-12)
+
+
+def test_with_injection_a_plan_of_other_passes_is_refused_although_its_operands_are_equal() -> None:
+    plan, other = make_plan([2, 1]), make_plan([Segment((0, 0, 1))])
+    decoder = tiny_decoder(plan, injection="add")
+    cache = KVCache.for_plan(decoder.config, plan, batch=2)
+    decoder(TOKENS[:, :5], cache=cache)
+    with pytest.raises(ValueError, match=r"made under the plan 2-1, not \(0-0-1\)"):
+        decoder(TOKENS[:, 5:], other, cache=cache)
+
+
+def test_a_pass_that_is_broken_off_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = tiny_decoder(make_plan([2, 1]))
+    _, cache = decoded(decoder, TOKENS[:, :5], [5])
+
+    def broken(x: Tensor) -> Tensor:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(decoder.ffn[1], "forward", broken)
+        with pytest.raises(KeyboardInterrupt):
+            decoder(TOKENS[:, 5:9], cache=cache)
+    torch.testing.assert_close(
+        decoder(TOKENS[:, 5:], cache=cache), decoder(TOKENS)[:, 5:], rtol=0, atol=1e-12
+    )
+
+
+def test_a_capacity_of_nothing_and_padding_of_another_batch_are_refused() -> None:
+    decoder = tiny_decoder(make_plan([2, 1]))
+    with pytest.raises(ValueError, match="capacity of at least 1 token, got 0"):
+        KVCache.for_plan(decoder.config, decoder.plan, 2, capacity=0)
+    with pytest.raises(ValueError, match=r"one count for each of 2 rows, got \[1\]"):
+        decoder(TOKENS, padding=torch.tensor([1]))
 
 
 SHORT, LONG = 3, 9

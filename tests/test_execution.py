@@ -176,6 +176,15 @@ def test_the_whole_compiled_equals_eager_and_is_for_one_plan(recompute: Recomput
         compiled(TOKENS, make_plan([1, 1]))
 
 
+def test_the_whole_refuses_equal_operands_whose_passes_inject_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    compiled = decoder_of(make_plan([2, 1]), "whole", injection="add")
+    with pytest.raises(InputError, match=r"for the one plan 2-1, got \(0-0-1\)"):
+        compiled(TOKENS, make_plan([Segment((0, 0, 1))]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("compile", ["sublayers", "whole"])
 def test_a_compiled_decoder_generates_without_compiling_anew(compile: Compile) -> None:

@@ -120,3 +120,11 @@ def test_temperature_zero_is_greedy_and_draws_nothing() -> None:
 def test_settings_outside_their_range_are_refused(settings, message) -> None:
     with pytest.raises(InputError, match=message):
         Sampling(**settings)
+
+
+def test_the_smallest_temperature_takes_the_likeliest_as_greedy_does() -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.0], [-700.0, -900.0, -800.0]])
+    sampling = Sampling(temperature=1e-310, top_p=0.9)
+    assert torch.equal(distribution(logits, sampling), torch.tensor([[0.0, 1, 0], [1, 0, 0]]).double())
+    generators = [torch.Generator().manual_seed(seed) for seed in (0, 1)]
+    assert choose(logits, sampling, generators) == choose(logits, Sampling(temperature=0), generators)

@@ -132,6 +132,19 @@ def test_groups_and_sandwich_are_the_lists_of_their_papers() -> None:
     assert Sharing.sandwich(5).attention == Sharing.sandwich(5).ffn == (0, 1, 1, 1, 2)
 
 
+def test_with_injection_equal_operands_are_one_computation_only_where_the_same_states_are_added() -> None:
+    twice, flat = make_plan([2, 1]), make_plan([Segment((0, 0, 1))])
+    assert twice.operands == flat.operands
+    assert twice.computation("none") == flat.computation("none")
+    assert twice.computation("add") != flat.computation("add")
+    assert (twice.injections, flat.injections) == (((1, 0),), ())
+    apart = make_plan([Segment((0,), 2), Segment((1,))])
+    joined = make_plan([Segment((0,), 2), Segment((1,)), Segment((0,), 1)])
+    assert apart.computation("add") == twice.computation("add")
+    assert make_plan([Segment((0, 1), 3), Segment((1,), 2)]).injections == ((2, 0), (4, 0), (7, 6))
+    assert joined.injections == twice.injections
+
+
 def test_the_table_shows_one_line_per_visit_with_its_operands() -> None:
     plan = make_plan([Segment((1,), 2), Segment((0,), 1, "ffn")], sharing="all")
     lines = [line.split() for line in plan.table().splitlines()]

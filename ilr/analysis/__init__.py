@@ -4,7 +4,8 @@ Reading order: `batches` (a stated number of scored tokens), `trace` (the states
 file per view of it: `movement`, `geometry`, `lens`, `attention`, `jacobian`; `measure` (all of them,
 streaming), `record` (the result as plain data). Schedules at test time: `prefixes` (many plans in one
 pass), `schedules` (their scores), `choice` (sensitivity, the best within a budget). Then `figures`,
-`schedule_figures`, `output`, `callback` (during training) and `command` (`ilr analyse`).
+`schedule_figures` (in the `style` of all), `tables`, `output`, `callback` (during training) and `command`
+(`ilr analyse`).
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,13 @@
 """The analysis during training, so that it can be followed from validation to validation."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.loggers import TensorBoardLogger
-from lightning.pytorch.utilities import rank_zero_only
+from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
 
 from ilr.analysis.batches import Batch
 from ilr.analysis.measure import Extent, analyse
@@ -17,7 +19,8 @@ from ilr.logger import RunLogger
 
 
 class VisitReport(L.Callback):
-    """Figures and scalars of what each visit does, every few validations, to the run's loggers.
+    """Figures and scalars of what each visit does, every few validations, to the run's loggers; figures and the
+    whole result also to files in the run directory, ``analysis/step-NNNNNNNN``.
 
     On the command line: ``--trainer.callbacks+=ilr.analysis.VisitReport --trainer.callbacks.every 2``.
     Training goes on as without it: no gradients, no draws, every training flag as before.
@@ -69,16 +72,26 @@ class VisitReport(L.Callback):
     def _report(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         decoder = pl_module.decoder
         assert isinstance(decoder, Decoder)
-        self.last = analyse(decoder, _first_loader(trainer), self.extent)
+        try:
+            found = analyse(decoder, _first_loader(trainer), self.extent)
+        except InputError as error:  # whether a run has diverged is the training's to say
+            rank_zero_warn(f"no report of the visits at step {trainer.global_step}: {error}")
+            return
+        self.last = replace(found, step=trainer.global_step)
         boards = [one for one in trainer.loggers if isinstance(one, RunLogger | TensorBoardLogger)]
         for logger in trainer.loggers:
             logger.log_metrics(self.last.scalars(), step=trainer.global_step)
-        if self.figures and boards:
+        folder = Path(boards[0].log_dir) / "analysis" / f"step-{trainer.global_step:08}" if boards else None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.last.write(folder / "analysis.json")
+        if self.figures and folder is not None:
             # Only now: a report of scalars needs no matplotlib.
             from ilr.analysis.figures import draw
-            from ilr.analysis.output import add_pictures, render
+            from ilr.analysis.output import add_pictures, render, write_pictures
 
             pictures = render(draw([self.last]))
+            write_pictures(pictures, folder)
             for board in boards:
                 add_pictures(board.experiment, pictures, trainer.global_step)
 

@@ -15,6 +15,9 @@ from ilr.progress import progress_bar, say
 if TYPE_CHECKING:
     from ilr.analysis.measure import Extent
     from ilr.analysis.record import Analysis
+    from ilr.analysis.schedules import Evaluated
+    from ilr.decoder import Decoder
+    from ilr.plan import Plan
     from ilr.trained_run import TrainedRun
 
 
@@ -74,10 +77,9 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: Namespace) -> None:
-    asked = options.schedules is not None or options.grid is not None
     if options.schedules is not None and options.grid is not None:
         raise InputError("give --schedules or --grid, not both")
-    if asked and len(options.checkpoints) > 1:
+    if (options.schedules is not None or options.grid is not None) and len(options.checkpoints) > 1:
         raise InputError("--schedules and --grid take one checkpoint")
     require_matplotlib()
     # Only now: torch and matplotlib are slow to load, and the help does without.
@@ -88,22 +90,27 @@ def _run(options: Namespace) -> None:
 
     extent = Extent(options.tokens, options.lens, options.attention_tokens, options.jacobian_positions)
     runs = [TrainedRun.load(path, options.weights, options.device) for path in options.checkpoints]
+    plans = _plans(runs[0].decoder, options)
+    _warn_of_other_text(runs)
     directory = options.output or _default_output(runs)
     output.make_directory(directory)
     analyses = [_analysed(run, extent) for run in runs]
     texts = [visits_table(one) for one in analyses]
     print("\n\n".join(texts))
-    _warn_of_other_text(runs)
     drawn = figures.draw(analyses)
+    evaluated = None
+    if plans is not None:
+        evaluated, text, more = _schedules(runs[0], plans, options)
+        print(f"\n{text}")
+        texts.append(text)
+        drawn |= more
+    output.clear(directory)
     for number, one in enumerate(analyses):
         one.write(
             directory / ("analysis.json" if len(analyses) == 1 else f"analysis-{number}-{one.label}.json")
         )
-    if asked:
-        text, more = _schedules(runs[0], options, directory)
-        print(f"\n{text}")
-        texts.append(text)
-        drawn |= more
+    if evaluated is not None:
+        output.write_schedules(evaluated, directory)
     pictures = output.render(drawn)
     output.write_pictures(pictures, directory)
     output.write_board(directory, pictures, analyses, "\n\n".join(texts), analyses[0].step or 0)
@@ -123,24 +130,29 @@ def _analysed(run: "TrainedRun", extent: "Extent") -> "Analysis":
     return replace(result, checkpoint=str(run.checkpoint), step=run.step)
 
 
-def _schedules(run: "TrainedRun", options: Namespace, directory: Path) -> tuple[str, dict[str, Any]]:
-    from ilr.analysis import schedule_figures
-    from ilr.analysis.choice import Landscape
-    from ilr.analysis.output import write_schedules
-    from ilr.analysis.schedules import evaluate_schedules, grid_plans, named_plans
-    from ilr.analysis.tables import schedules_table
+def _plans(decoder: "Decoder", options: Namespace) -> "list[Plan] | None":
+    """What --grid or --schedules ask for, found wrong before any work; None where neither is given."""
+    from ilr.analysis.schedules import grid_plans
 
     if options.grid is not None:
-        plans = grid_plans(run.decoder, options.grid)
-    else:
-        plans = named_plans(run.decoder, options.schedules)
+        return grid_plans(decoder, options.grid)
+    return None if options.schedules is None else [decoder.plan_for(one) for one in options.schedules]
+
+
+def _schedules(
+    run: "TrainedRun", plans: "list[Plan]", options: Namespace
+) -> "tuple[Evaluated, str, dict[str, Any]]":
+    from ilr.analysis import schedule_figures
+    from ilr.analysis.choice import Landscape
+    from ilr.analysis.schedules import evaluate_schedules
+    from ilr.analysis.tables import schedules_table
+
     batches = run.data.evaluation_loaders("validation")[0]
     with progress_bar(f"{len(plans)} schedules", _num_tokens(run, options.tokens), " tokens") as bar:
         evaluated = evaluate_schedules(run.decoder, batches, plans, options.tokens, progress=bar.update)
-    write_schedules(evaluated, directory)
     landscape = Landscape(evaluated.rows, run.decoder.plan.times_per_layer)
     drawn = schedule_figures.draw(evaluated, landscape, options.budget)
-    return schedules_table(evaluated, landscape, options.budget), drawn
+    return evaluated, schedules_table(evaluated, landscape, options.budget), drawn
 
 
 def _num_tokens(run: "TrainedRun", wanted: int) -> int:
@@ -148,13 +160,13 @@ def _num_tokens(run: "TrainedRun", wanted: int) -> int:
 
 
 def _default_output(runs: Sequence["TrainedRun"]) -> Path:
-    """Within the first run: ``analysis``, or ``analysis-against-LABELS`` where there are several."""
-    others = "-and-".join(run.decoder.plan.label for run in runs[1:])
+    """Within the first run: ``analysis``, or ``analysis-against-RUNS`` where there are several."""
+    others = "-and-".join(run.directory.path.name for run in runs[1:])
     return runs[0].directory.path / (f"analysis-against-{others}" if others else "analysis")
 
 
 def _warn_of_other_text(runs: Sequence["TrainedRun"]) -> None:
     tokenizers = {run.tokenizer.to_str() for run in runs}
-    texts = {run.data.manifest.splits["validation"] for run in runs} if len(runs) > 1 else set()
+    texts = {run.data.manifest.splits["validation"] for run in runs}
     if len(tokenizers) > 1 or len(texts) > 1:
         say("warning: these runs have other texts or tokenizers; losses are not comparable")

@@ -12,6 +12,7 @@ from ilr.analysis.style import GREY, MAP, ink, layer_style, panels, styled
 
 DRAWN = tuple(name for name in QUANTITIES if name not in ("cosine_before", "jacobian_norm_max"))
 """Quantities that get a figure; the others are in the table and the scalars."""
+MATRICES = ("cosine", "cka")
 _MOST_TICKS, _MOST_WRITTEN = 18, 9
 # Beyond this ratio of largest to smallest the first visit alone would fill a linear axis.
 _LINEAR_RATIO = 6
@@ -23,8 +24,7 @@ def draw(analyses: Sequence[Analysis]) -> dict[str, Figure]:
         figures = {
             name: by_visit(analyses, name) for name in DRAWN if any(_known(one, name) for one in analyses)
         }
-        figures["cosine"] = matrices(analyses, "cosine")
-        figures["cka"] = matrices(analyses, "cka")
+        figures |= {kind: matrices(analyses, kind) for kind in MATRICES}
     return figures
 
 
@@ -59,7 +59,7 @@ def by_visit(analyses: Sequence[Analysis], name: str) -> Figure:
 def matrices(analyses: Sequence[Analysis], kind: str) -> Figure:
     """Likeness of every two states as heat maps: ``kind`` cosine or cka."""
     figure, all_axes = panels(len(analyses), share_y=False)
-    values = [np.array(one.cosine if kind == "cosine" else one.cka) for one in analyses]
+    values = [np.array(one.cosine if kind == "cosine" else one.cka, dtype=float) for one in analyses]
     # From the tenth below: most states are alike, and a scale from 0 would hide how they differ.
     low = min(0.9, np.floor(10 * min(float(matrix.min()) for matrix in values)) / 10)
     for axes, one, matrix in zip(all_axes, analyses, values, strict=True):

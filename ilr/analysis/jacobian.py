@@ -21,7 +21,8 @@ def spectral_norms(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Largest singular value of the function's Jacobian J at each row of x (B, …), (B,), the rows apart.
 
     Power iteration on JᵀJ from one seeded random direction, until no row grows by more than 0.02 % of
-    itself; it approaches from below. Jᵀw is linear in w, so that its derivative is the product Jv: both
+    itself; it approaches from below, and stops some tenths of a percent short where the largest singular values
+    lie close together. Jᵀw is linear in w, so that its derivative is the product Jv: both
     products are backward passes of one graph, several times faster here than forward-mode differentiation.
     """
     with torch.enable_grad():
@@ -33,7 +34,7 @@ def spectral_norms(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     direction = direction.to(x).expand(x.shape)
     norms = torch.zeros(len(x), dtype=x.dtype, device=x.device)
     for _ in range(_MOST_STEPS):
-        direction = direction / _row_norms(direction)
+        direction = direction / _row_norms(direction).clamp(min=torch.finfo(x.dtype).tiny)
         (image,) = torch.autograd.grad(pulled, weights, direction, retain_graph=True)
         grown = _row_norms(image).flatten()
         settled = bool((grown <= norms * (1 + _TOLERANCE)).all())
@@ -62,7 +63,8 @@ def visit_norms(decoder: Decoder, plan: Plan, before: tuple[Tensor, ...]) -> lis
 
 
 def _visited(decoder: Decoder, visit: Visit, context: Context, x: Tensor) -> Tensor:
-    return decoder.run(x, (visit,), context)
+    # Not by way of the decoder's `apply_visit`: activations that are recomputed have no second derivative.
+    return decoder.visit(x, visit, context)
 
 
 def _row_norms(x: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """All views of a checkpoint in one pass over its batches; memory does not grow with their number."""
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,7 +56,7 @@ def analyse(
 ) -> Analysis:
     """What each visit of the plan (default: the decoder's) does to the first tokens of the batches.
 
-    ``progress`` is told how many tokens each batch scored.
+    ``progress`` is told how many tokens each batch scored. Raises `InputError` where a state is not finite.
     """
     extent = Extent() if extent is None else extent
     plan = decoder.plan if plan is None else decoder.checked(plan)
@@ -70,6 +71,8 @@ def analyse(
             targets = batch["targets"]
             scored = targets != IGNORED
             seen = trace(decoder, batch["inputs"], targets, plan)
+            if not bool(seen.states[-1].isfinite().all()):
+                raise InputError("the states are not finite: these weights have diverged and show nothing")
             movement.update(seen)
             geometry.update(seen.states)
             if lens is not None:
@@ -100,10 +103,15 @@ def analyse(
         tokens=movement.tokens,
         attention_tokens=maps.tokens,
         jacobian_positions=jacobian_positions,
-        figures=figures,
-        cosine=geometry.cosine().tolist(),
-        cka=geometry.cka().tolist(),
+        figures={name: _defined(values) for name, values in figures.items()},
+        cosine=[_defined(row) for row in geometry.cosine().tolist()],
+        cka=[_defined(row) for row in geometry.cka().tolist()],
     )
+
+
+def _defined(values: Sequence[float | None]) -> list[float | None]:
+    """None in place of NaN, which JSON does not have: the CKA of a state that is the same at every token."""
+    return [None if value is None or math.isnan(value) else value for value in values]
 
 
 def _distinct_weights(plan: Plan) -> list[int]:

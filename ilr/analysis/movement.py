@@ -31,7 +31,7 @@ class Movement:
         update_before: dict[int, Tensor] = {}
         for number, visit in enumerate(trace.visits):
             before, after = trace.before[number], trace.after[number]
-            update = after - before
+            update = _wide(after) - _wide(before)
             change, from_norm, norm = _length(update), _length(before), _length(after)
             values = [
                 change,

@@ -11,20 +11,34 @@ from pyarrow import parquet
 from tensorboard.compat.proto.summary_pb2 import Summary
 from torch.utils.tensorboard import SummaryWriter
 
+from ilr.analysis.figures import DRAWN, MATRICES
 from ilr.analysis.record import Analysis
 from ilr.analysis.schedules import Evaluated
 from ilr.errors import InputError
+from ilr.run_directory import RunDirectory, atomic_write
 
 Pictures = Mapping[str, bytes]
 """PNG files by name."""
 
 
 def make_directory(directory: Path) -> None:
-    """Make the directory; raises `InputError` where that is not possible."""
+    """Make the directory; raises `InputError` where that is not possible, or where it is a training run's."""
+    if RunDirectory(directory).config.exists() or RunDirectory(directory).checkpoints.exists():
+        raise InputError(
+            f"--output: {directory} is a training run's directory; give one inside it, or elsewhere"
+        )
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--output: {directory} cannot be made: {error.strerror}") from None
+
+
+def clear(directory: Path) -> None:
+    """Remove what an earlier analysis has left there: nothing of it shall be taken for part of the new one."""
+    pictures = [f"{name}.png" for name in (*DRAWN, *MATRICES)]
+    for pattern in ("analysis.json", "analysis-*-*.json", "schedules*.*", "events.out.tfevents.*", *pictures):
+        for old in directory.glob(pattern):
+            old.unlink()
 
 
 def render(figures: Mapping[str, Figure]) -> dict[str, bytes]:
@@ -40,7 +54,8 @@ def render(figures: Mapping[str, Figure]) -> dict[str, bytes]:
 def write_pictures(pictures: Pictures, directory: Path) -> None:
     """One file per picture, named like it."""
     for name, png in pictures.items():
-        (directory / f"{name}.png").write_bytes(png)
+        with atomic_write(directory / f"{name}.png", "wb") as file:
+            file.write(png)
 
 
 def add_pictures(writer: SummaryWriter, pictures: Pictures, step: int) -> None:
@@ -57,8 +72,8 @@ def write_schedules(evaluated: Evaluated, directory: Path) -> None:
 
     Columns of the latter: schedule (label), document, tokens, nll in nats.
     """
-    path = directory / "schedules.json"
-    path.write_text(json.dumps(evaluated.as_dict(), indent=1) + "\n", encoding="utf-8")
+    with atomic_write(directory / "schedules.json") as file:
+        file.write(json.dumps(evaluated.as_dict(), indent=1, allow_nan=False) + "\n")
     count = len(evaluated.documents)
     table = pyarrow.table(
         {
@@ -68,18 +83,17 @@ def write_schedules(evaluated: Evaluated, directory: Path) -> None:
             "nll": evaluated.nll.ravel(),
         }
     )
-    parquet.write_table(table, directory / "schedules.parquet")
+    with atomic_write(directory / "schedules.parquet", "wb") as file:
+        parquet.write_table(table, file)
 
 
 def write_board(
     directory: Path, pictures: Pictures, analyses: Sequence[Analysis], text: str, step: int
 ) -> None:
-    """One TensorBoard run in the directory, in place of an earlier one: pictures, scalars, table.
+    """One TensorBoard run in the directory: pictures, scalars, table.
 
     Scalars are written for a single analysis; several would share their tags.
     """
-    for old in directory.glob("events.out.tfevents.*"):
-        old.unlink()
     with SummaryWriter(log_dir=str(directory)) as writer:
         add_pictures(writer, pictures, step)
         if len(analyses) == 1:

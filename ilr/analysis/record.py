@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ilr.errors import InputError
+from ilr.run_directory import atomic_write
 
 START = "start"
 
@@ -47,8 +48,8 @@ class Analysis:
 
     ``tokens``, ``attention_tokens`` and ``jacobian_positions`` are how many positions stand behind them.
     ``weights`` numbers the distinct weights that the visits run: equal numbers, equal function.
-    ``figures[quantity][visit]`` is None where the quantity does not exist. ``loss`` is the model's own, in
-    nats per token, over the same tokens (None without the lens).
+    ``figures[quantity][visit]`` is None where the quantity does not exist, an entry of a matrix where it is
+    0/0. ``loss`` is the model's own, in nats per token, over the same tokens (None without the lens).
     """
 
     label: str
@@ -60,8 +61,8 @@ class Analysis:
     attention_tokens: int
     jacobian_positions: int
     figures: dict[str, list[float | None]]
-    cosine: list[list[float]]
-    cka: list[list[float]]
+    cosine: list[list[float | None]]
+    cka: list[list[float | None]]
     checkpoint: str = ""
     step: int | None = None
 
@@ -91,7 +92,8 @@ class Analysis:
 
     def write(self, path: Path) -> None:
         """Write everything as JSON."""
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        with atomic_write(path) as file:
+            file.write(json.dumps(asdict(self), indent=1, allow_nan=False) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> "Analysis":

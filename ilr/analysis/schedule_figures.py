@@ -17,7 +17,7 @@ _MOST_WRITTEN = 36
 
 def draw(evaluated: Evaluated, landscape: Landscape, budget: float) -> dict[str, Figure]:
     """All figures by name: loss against cost, one line per layer, a map for every two layers."""
-    trained = evaluated.rows[evaluated.trained]
+    trained = evaluated.rows[0]
     curves, pairs = landscape.curves(), landscape.pairs()
     with styled():
         figures = {"schedules_cost": against_cost(evaluated.rows, trained, budget)}

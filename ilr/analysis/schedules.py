@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from ilr.accounting import cost
 from ilr.analysis.batches import Batch, first_tokens
@@ -17,7 +18,7 @@ from ilr.decoder import Decoder
 from ilr.errors import InputError
 from ilr.evaluating import evaluating
 from ilr.metrics import IGNORED, token_nll
-from ilr.plan import Plan, make_plan
+from ilr.plan import Plan
 
 MOST_SCHEDULES = 4_096
 
@@ -39,14 +40,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Schedules in the order asked for, the trained one among them at index ``trained``.
+    """Schedules: the trained one first, then the others in the order asked for.
 
     ``nll`` (schedules, documents) in nats and ``document_tokens`` (documents,) count the scored tokens only;
     documents without any are left out, and ``documents`` are the numbers of the others.
     """
 
     rows: tuple[Row, ...]
-    trained: int
     tokens: int
     documents: np.ndarray
     document_tokens: np.ndarray
@@ -55,7 +55,7 @@ class Evaluated:
     def as_dict(self) -> dict[str, Any]:
         """The table as plain data, without the documents."""
         return {
-            "trained": self.rows[self.trained].label,
+            "trained": self.rows[0].label,
             "tokens": self.tokens,
             "documents": len(self.documents),
             "schedules": [asdict(row) for row in self.rows],
@@ -78,11 +78,6 @@ def grid_plans(decoder: Decoder, grid: str) -> list[Plan]:
     return [decoder.plan_for(list(one)) for one in product(times, repeat=decoder.config.num_layers)]
 
 
-def named_plans(decoder: Decoder, schedules: Sequence[Any]) -> list[Plan]:
-    """A plan for each schedule, in short form or as segments, under the decoder's sharing."""
-    return [make_plan(schedule, decoder.config.num_layers, decoder.plan.sharing) for schedule in schedules]
-
-
 def evaluate_schedules(
     decoder: Decoder,
     batches: Iterable[Batch],
@@ -94,18 +89,20 @@ def evaluate_schedules(
     """Score the first ``tokens`` targets under each plan; the decoder's own is added where it is missing.
 
     ``progress`` is told how many tokens each batch scored. Raises `InputError` for a plan that the decoder
-    cannot run, before anything is run.
+    cannot run, before anything is run, and for a loss that is not finite.
     """
-    unique = {plan.operands: plan for plan in (decoder.plan, *plans)}
+    unique: dict[object, Plan] = {}
+    for plan in (decoder.plan, *plans):
+        unique.setdefault(plan.computation(decoder.config.injection), plan)
     chosen = [decoder.checked(plan) for plan in unique.values()]
-    kept = list(first_tokens(batches, tokens, decoder.device))
-    num_documents = 1 + max(int(batch["documents"].max()) for batch in kept)
-    sums = torch.zeros(len(chosen), num_documents, dtype=torch.float64, device=decoder.device)
-    counts = torch.zeros(num_documents, dtype=torch.int64, device=decoder.device)
+    sums = torch.zeros(len(chosen), 0, dtype=torch.float64, device=decoder.device)
+    counts = torch.zeros(0, dtype=torch.int64, device=decoder.device)
     with evaluating(decoder):
-        for batch in kept:
+        for batch in first_tokens(batches, tokens, decoder.device):
             targets = batch["targets"]
             where = batch["documents"].clamp(min=0).flatten()
+            more = max(0, 1 + int(where.max()) - len(counts))
+            sums, counts = F.pad(sums, (0, more)), F.pad(counts, (0, more))
             scored = targets != IGNORED
             counts.index_add_(0, where, scored.flatten().long())
             for number, state in final_states(decoder, batch["inputs"], chosen):
@@ -116,8 +113,11 @@ def evaluate_schedules(
     documents = np.flatnonzero(counts.cpu().numpy())
     weights = counts.cpu().numpy()[documents]
     found = sums.cpu().numpy()[:, documents]
+    for plan, nll in zip(chosen, found, strict=True):
+        if not np.isfinite(nll).all():
+            raise InputError(f"the loss under {plan.label} is not finite: these weights cannot be compared")
     rows = tuple(_row(decoder, plan, found[i], found[0], weights) for i, plan in enumerate(chosen))
-    return Evaluated(rows, 0, int(weights.sum()), documents, weights, found)
+    return Evaluated(rows, int(weights.sum()), documents, weights, found)
 
 
 def _row(decoder: Decoder, plan: Plan, nll: np.ndarray, trained: np.ndarray, weights: np.ndarray) -> Row:

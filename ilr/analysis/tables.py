@@ -58,7 +58,7 @@ def refinement(one: Analysis) -> list[str]:
 
 def schedules_table(evaluated: Evaluated, landscape: Landscape, budget: float) -> str:
     """The best schedules, the trained one among them; sensitivity per layer; the best for its cost."""
-    trained = evaluated.rows[evaluated.trained]
+    trained = evaluated.rows[0]
     ranked = sorted(evaluated.rows, key=lambda row: row.loss)
     shown = ranked[:_MOST_ROWS]
     if trained not in shown:

@@ -98,7 +98,6 @@ def _run(options: Namespace) -> None:
     from ilr.evaluation.output import name_of, write_board, write_json
     from ilr.evaluation.subject import (
         evaluation_precision,
-        load_plan,
         other_text,
         own_text,
         warnings_of,
@@ -107,7 +106,7 @@ def _run(options: Namespace) -> None:
     from ilr.trained_run import TrainedRun
 
     run = TrainedRun.load(options.checkpoint, options.weights)
-    plan = load_plan(run.decoder, options.schedule)
+    plan = run.decoder.plan if options.schedule is None else run.decoder.plan_for(options.schedule)
     if options.corpus is None:
         text = own_text(run, options.split or "validation")
     else:

@@ -15,7 +15,7 @@ from ilr.data import TextData
 from ilr.decoder import Decoder
 from ilr.errors import InputError
 from ilr.loading import checkpoint_path
-from ilr.plan import Plan, make_plan
+from ilr.plan import Plan
 from ilr.resume import read_checkpoint
 from ilr.trained_run import TrainedRun
 
@@ -43,13 +43,6 @@ class Text:
     split: str
     name: str
     corpus: tuple[str, ...]
-
-
-def load_plan(decoder: Decoder, schedule: Any | None) -> Plan:
-    """The trained plan, or that of another schedule over the same weights."""
-    if schedule is None:
-        return decoder.plan
-    return decoder.checked(make_plan(schedule, decoder.config.num_layers, decoder.plan.sharing))
 
 
 def evaluation_precision(run: TrainedRun, asked: str | None) -> str:

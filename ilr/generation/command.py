@@ -4,6 +4,7 @@ import io
 import sys
 import time
 from argparse import ArgumentError
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,15 +34,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=None,
         help="one or more texts to go on from (default: the beginning of a document)",
     )
-    parser.add_argument(
-        "--prompts_file", type=Path | None, default=None, help="a UTF-8 file with one prompt in each line"
-    )
-    _number(parser, "max_new_tokens", int, 200, "tokens to write at most")
-    _number(parser, "temperature", float, 0.8, "divides the logits; 0 takes the likeliest token")
-    _number(parser, "top_k", int | None, None, "keep the k likeliest tokens")
-    _number(parser, "top_p", float, 1.0, "after top-k, keep the likeliest tokens that together reach p")
-    _number(parser, "seed", int, 0, "with the prompt and the sample's number it decides the draws")
-    _number(parser, "num_samples", int, 1, "texts for each prompt")
+    _option(parser, "prompts_file", Path | None, None, "a UTF-8 file with one prompt in each line")
+    _option(parser, "max_new_tokens", int, 200, "tokens to write at most")
+    _option(parser, "temperature", float, 0.8, "divides the logits; 0 takes the likeliest token")
+    _option(parser, "top_k", int | None, None, "keep the k likeliest tokens")
+    _option(parser, "top_p", float, 1.0, "after top-k, keep the likeliest tokens that together reach p")
+    _option(parser, "seed", int, 0, "with the prompt and the sample's number it decides the draws")
+    _option(parser, "num_samples", int, 1, "texts for each prompt")
     parser.add_argument(
         "--schedule",
         type=list[Any] | None,
@@ -49,7 +48,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         help='run the same weights under another schedule, such as "[2,2,1,1]"',
     )
     parser.add_argument(
-        "--ignore_end", action="store_true", help="go on after the end of a document instead of stopping"
+        *_spellings("ignore_end"),
+        action="store_true",
+        help="go on after the end of a document instead of stopping",
     )
     parser.add_argument("--cache", type=bool, default=True, help="keep keys and values of past tokens")
     parser.add_argument(
@@ -57,7 +58,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="compile the pass of one token: pays from some ten thousand steps, needs a C++ compiler",
     )
-    parser.add_argument("--batch_size", type=int, default=16, help="texts that are written together")
+    _option(parser, "batch_size", int, 16, "texts that are written together")
     parser.add_argument("--device", type=str, default="cpu", help="device to run on, such as cuda")
 
 
@@ -82,10 +83,13 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _number(parser: ArgumentParser, name: str, kind: Any, default: Any, text: str) -> None:
+def _option(parser: ArgumentParser, name: str, kind: Any, default: Any, text: str) -> None:
     """An option that may be written with dashes too, as `transformers` and others have it."""
-    spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
-    parser.add_argument(*spellings, type=kind, default=default, help=text)
+    parser.add_argument(*_spellings(name), type=kind, default=default, help=text)
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}")))
 
 
 def _run(options: Namespace) -> None:
@@ -97,14 +101,13 @@ def _run(options: Namespace) -> None:
         raise InputError("--compile is for the pass with the cache: leave out --cache false")
     # Only now: torch is slow to load, and the help does without.
     from ilr.generation.sampling import Sampling
-    from ilr.plan import make_plan
     from ilr.trained_run import TrainedRun
 
     sampling = Sampling(options.temperature, options.top_k, options.top_p, options.seed)
     run = TrainedRun.load(options.checkpoint, options.weights, options.device)
     decoder, plan = run.decoder, run.decoder.plan
     if options.schedule is not None:
-        plan = decoder.checked(make_plan(options.schedule, decoder.config.num_layers, plan.sharing))
+        plan = decoder.plan_for(options.schedule)
     trained = "" if plan == decoder.plan else f" (trained under {decoder.plan.label})"
     print(f"{run.checkpoint}, step {run.step}, schedule {plan.label}{trained}", file=sys.stderr)
     _write(run, plan, sampling, prompts, options)
@@ -116,10 +119,11 @@ def _prompts(options: Namespace) -> list[str]:
     if options.prompts_file is None:
         return options.prompt or [""]
     try:
-        lines = options.prompts_file.read_text(encoding="utf-8").splitlines()
+        # Not `splitlines`, which also ends lines at form feeds and at the separators of Unicode.
+        lines = options.prompts_file.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--prompts_file {options.prompts_file} cannot be read: {error}") from None
-    prompts = [line for line in lines if line.strip()]
+    prompts = [line.removesuffix("\r") for line in lines if line.strip()]
     if not prompts:
         raise InputError(f"--prompts_file {options.prompts_file} has no prompt")
     return prompts
@@ -139,18 +143,22 @@ def _write(
         )
     if options.compile:
         print("compiling the pass of one token; this takes a while before the second token", file=sys.stderr)
-    at_once = max(1, options.batch_size // options.num_samples)
     begun, written = time.perf_counter(), 0
-    for first in range(0, len(prompts), at_once):
-        batch = slice(first, first + at_once)
-        texts = _Texts(run, prompts[batch], encoded[batch], first, options.num_samples, len(prompts))
+    for batch, samples in _batches(len(prompts), options.num_samples, options.batch_size):
+        titles = [
+            _title(prompt if len(prompts) * options.num_samples > 1 else None, sample, options.num_samples)
+            for prompt in range(len(prompts))[batch]
+            for sample in samples
+        ]
+        texts = _Texts(run, prompts[batch], encoded[batch], samples, titles)
         rows = generate(
             run.decoder,
             encoded[batch],
             options.max_new_tokens,
             sampling=sampling,
             plan=plan,
-            num_samples=options.num_samples,
+            num_samples=len(samples),
+            first_sample=samples.start,
             end=None if options.ignore_end else run.separator_id,
             use_cache=options.cache,
             compile=options.compile,
@@ -162,24 +170,40 @@ def _write(
     print(f"{written} tokens in {seconds:.1f} s, {written / seconds:.0f} tokens/s", file=sys.stderr)
 
 
+def _title(prompt: int | None, sample: int, num_samples: int) -> str:
+    """What stands above a text; nothing above the only one."""
+    if prompt is None:
+        return ""
+    return f"prompt {prompt + 1}" + (f", sample {sample + 1}" if num_samples > 1 else "")
+
+
+def _batches(num_prompts: int, num_samples: int, size: int) -> Iterator[tuple[slice, range]]:
+    """Prompts and samples of each that are written together, at most ``size`` texts: some samples of one prompt,
+    or all of several.
+    """
+    prompts, samples = max(1, size // num_samples), min(size, num_samples)
+    for prompt in range(0, num_prompts, prompts):
+        for sample in range(0, num_samples, samples):
+            yield slice(prompt, prompt + prompts), range(sample, min(sample + samples, num_samples))
+
+
 class _Texts:
-    """The texts of a batch: the only one goes to the terminal as it comes, several when all are done."""
+    """The texts of a batch: one without a title goes to the terminal as it comes, several when all are done."""
 
     def __init__(
         self,
         run: "TrainedRun",
         prompts: list[str],
         encoded: list[list[int]],
-        first: int,
-        num_samples: int,
-        num_prompts: int,
+        samples: range,
+        titles: list[str],
     ) -> None:
         from ilr.generation.text import TextStream
 
-        self._streams = [TextStream(run.tokenizer, tokens) for tokens in encoded for _ in range(num_samples)]
-        self._texts = [prompt for prompt in prompts for _ in range(num_samples)]
-        self._first, self._num_samples = first, num_samples
-        self._alone = num_prompts * num_samples == 1
+        self._streams = [TextStream(run.tokenizer, tokens) for tokens in encoded for _ in samples]
+        self._texts = [prompt for prompt in prompts for _ in samples]
+        self._titles = titles
+        self._alone = not any(titles)
         self._begun = False
 
     def add(self, row: int, token: int) -> None:
@@ -197,7 +221,4 @@ class _Texts:
             if self._alone:
                 print(stream.rest(), flush=True)
                 continue
-            title = f"prompt {self._first + row // self._num_samples + 1}"
-            if self._num_samples > 1:
-                title += f", sample {row % self._num_samples + 1}"
-            print(f"=== {title}\n{self._texts[row]}{stream.rest()}", flush=True)
+            print(f"=== {self._titles[row]}\n{self._texts[row]}{stream.rest()}", flush=True)

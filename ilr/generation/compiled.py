@@ -7,6 +7,7 @@ that grows in strides, and what is not written yet is hidden.
 
 from collections.abc import Callable
 from functools import cache
+from types import FunctionType
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from ilr.cache import FixedSlot, KVCache
 from ilr.decoder import Context, Decoder
 from ilr.execution import check_compiler
 from ilr.plan import Plan
-from ilr.positions import Index, Span
+from ilr.positions import Index, Span, check_length
 
 STRIDE = 64
 """Columns by which the room grows that attention reads."""
@@ -26,15 +27,17 @@ class CompiledStep:
 
     def __init__(self, decoder: Decoder, plan: Plan, cache: KVCache) -> None:
         check_compiler("compile")
+        cache.check(decoder.config, plan, cache.batch)
         self._decoder, self._plan, self._cache = decoder, plan, cache
         self._at = torch.zeros(1, dtype=torch.int64, device=decoder.device)
         self._room = 0
         self._slots: tuple[FixedSlot, ...] = ()
-        self._run = _compiled(decoder.device.type)
+        self._run = _compiled(plan, decoder.device.type)
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        """Logits (B, V) after ``tokens`` (B, 1), for which the cache has room."""
+        """Logits (B, V) after ``tokens`` (B, 1); raises `InputError` where learned positions end."""
         past = self._cache.length
+        check_length(self._decoder.positions, past + 1)
         if past >= self._room:
             self._enlarge(past + 1)
         span = Span(past, 1, self._cache.padding, tokens.device, self._decoder.compute_dtype, room=self._room)
@@ -64,9 +67,13 @@ def run(decoder: Decoder, plan: Plan, x: Tensor, index: Index, slots: tuple[Fixe
 
 
 @cache
-def _compiled(device_type: str) -> Callable[[Decoder, Plan, Tensor, Index, tuple[FixedSlot, ...]], Tensor]:
+def _compiled(
+    plan: Plan, device_type: str
+) -> Callable[[Decoder, Plan, Tensor, Index, tuple[FixedSlot, ...]], Tensor]:
+    # Graphs are counted by code object, and after eight torch gives up compiling: each plan has a copy of its own.
+    own = FunctionType(run.__code__.replace(), run.__globals__, f"run_{plan.label}")
     # With its kernels called from Python, a graph on CPU takes a third longer.
-    return torch.compile(run, options={"cpp_wrapper": True} if device_type == "cpu" else None)
+    return torch.compile(own, options={"cpp_wrapper": True} if device_type == "cpu" else None)
 
 
 def _mark_growing(tensor: Tensor, dim: int) -> None:

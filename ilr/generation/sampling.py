@@ -44,7 +44,9 @@ class Sampling:
 def distribution(logits: Tensor, sampling: Sampling) -> Tensor:
     """Probabilities (…, V), float64, from which a token is drawn; ``logits`` (…, V) of any floating type."""
     assert not sampling.greedy, "greedy decoding draws from no distribution"
-    scores = logits.double() / sampling.temperature
+    scores = logits.double()
+    # The likeliest at 0, so that no temperature, however small, divides it to infinity.
+    scores = (scores - scores.amax(dim=-1, keepdim=True)) / sampling.temperature
     if sampling.top_k is not None and sampling.top_k < scores.shape[-1]:
         smallest_kept = scores.topk(sampling.top_k, dim=-1).values[..., -1:]
         scores = scores.masked_fill(scores < smallest_kept, -math.inf)

@@ -38,8 +38,7 @@ def identity(arm: Arm, options: Options, seeds: Seeds) -> dict[str, Any]:
         "seeds": [seeds.init, seeds.data],
     }
     if config.injection != "none":
-        # Injection acts between passes, which the operands do not show.
-        same["passes"] = [[one.segment, len(one.visits)] for one in plan.passes()]
+        same["injections"] = plan.injections
     return json.loads(json.dumps(same, sort_keys=True))
 
 
