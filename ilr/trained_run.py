@@ -46,7 +46,7 @@ class TrainedRun:
     @cached_property
     def separator_id(self) -> int:
         """The token that stands after each document."""
-        token = self._settings.get("separator_token", "<|endoftext|>")
+        token = self.settings["data"].get("separator_token", "<|endoftext|>")
         separator = self.tokenizer.token_to_id(token)
         if separator is None:
             raise InputError(f"the tokenizer of {self.directory.path} has no separator {token!r}")
@@ -56,7 +56,7 @@ class TrainedRun:
     def data(self) -> TextData:
         """The run's text, prepared as for training; raises `InputError` where it has changed since."""
         # The configuration gives the context once, to the model.
-        data = TextData(**self._settings | {"context": self.decoder.config.context})
+        data = TextData(**self.settings["data"] | {"context": self.decoder.config.context})
         data.setup()
         if data.tokenizer.to_str() != self.tokenizer.to_str():
             raise InputError(
@@ -64,9 +64,10 @@ class TrainedRun:
             )
         return data
 
-    @property
-    def _settings(self) -> dict[str, Any]:
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The run's effective configuration; raises `InputError` for a checkpoint outside its run directory."""
         if not self.directory.config.is_file():
             raise InputError(f"no {self.directory.config}: the checkpoint lies outside its run directory")
-        settings: dict[str, Any] = yaml.safe_load(self.directory.config.read_text())["data"]
+        settings: dict[str, Any] = yaml.safe_load(self.directory.config.read_text(encoding="utf-8"))
         return settings

@@ -5,10 +5,8 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 
 from ilr.data import TextData
@@ -50,7 +48,7 @@ def evaluation_precision(run: TrainedRun, asked: str | None) -> str:
     if asked is None:
         asked = read_checkpoint(run.checkpoint)["hyper_parameters"].get("val_precision", "same")
     if asked == "same":
-        asked = str(_settings(run)["trainer"]["precision"])
+        asked = str(run.settings["trainer"]["precision"])
     asked = _SHORT.get(asked, asked)
     if asked not in PRECISIONS:
         raise InputError(f"--precision must be one of {', '.join(PRECISIONS)}, got {asked!r}")
@@ -71,12 +69,12 @@ def logits_function(decoder: Decoder, plan: Plan, precision: str) -> Callable[[T
 
 def own_text(run: TrainedRun, split: str) -> Text:
     """A split of the run's own text, as in training."""
-    return Text(run.data, split, split, _names(_settings(run)["data"]["corpus"]))
+    return Text(run.data, split, split, _names(run.settings["data"]["corpus"]))
 
 
 def other_text(run: TrainedRun, corpus: Sequence[str], split: str | None, document: str | None) -> Text:
     """Another text through the run's tokenizer: all of it, or the share that the run's settings give a split."""
-    settings = {**_settings(run)["data"], "corpus": list(corpus), "validation": None, "test": None}
+    settings = {**run.settings["data"], "corpus": list(corpus), "validation": None, "test": None}
     settings |= {"tokenizer": str(run.directory.tokenizer), "context": run.decoder.config.context}
     if document is not None:
         settings["document"] = document
@@ -111,13 +109,6 @@ def words_of(text: Text) -> int:
 def weights_name(path: Path, weights: str) -> str:
     """What to call the weights beside others of the run: best, last, or the checkpoint file's own name."""
     return weights if path.is_dir() else checkpoint_path(path).stem
-
-
-def _settings(run: TrainedRun) -> dict[str, Any]:
-    if not run.directory.config.is_file():
-        raise InputError(f"no {run.directory.config}: the checkpoint lies outside its run directory")
-    settings: dict[str, Any] = yaml.safe_load(run.directory.config.read_text(encoding="utf-8"))
-    return settings
 
 
 def _names(corpus: str | list[str]) -> tuple[str, ...]:
