@@ -29,6 +29,7 @@ from ilr.run_record import RunRecord
 from ilr.training import LanguageModel
 from ilr.training_options import (
     add_run_options,
+    check_devices,
     check_strategy,
     context_of,
     naming_options,
@@ -147,6 +148,7 @@ class TrainingCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer, for fit with this run's logger, callbacks and checkpoint files beside the user's own."""
         cfg = self.config_init[self.config.subcommand]
+        check_devices(cfg.trainer.accelerator, cfg.trainer.devices)
         plugins = [*_listed(cfg.trainer.plugins), AtomicCheckpointIO()]
         if self.config.subcommand != "fit":
             return super().instantiate_trainer(logger=False, plugins=plugins, **kwargs)

@@ -1,10 +1,12 @@
 """The options of the training commands beside model, data and trainer, and the checks between them."""
 
 import inspect
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
+import torch
 from lightning.pytorch.cli import LightningArgumentParser
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
 
@@ -98,6 +100,19 @@ def check_strategy(strategy: Any) -> None:
         f"--trainer.strategy {strategy} is not supported: use auto, ddp, or ModelParallelStrategy (sharded weights, "
         "FSDP2); pipeline parallelism cannot hold a layer that runs again"
     )
+
+
+def check_devices(accelerator: Any, devices: Any) -> None:
+    """Refuse far more processes than processors: on CPU every device is a process with all of the model and data,
+    and memory ends before anything is said. Two can be tried everywhere.
+    """
+    on_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.accelerator.is_available())
+    most = max(2, os.cpu_count() or 1)
+    if on_cpu and str(devices).isdecimal() and int(devices) > most:
+        raise InputError(
+            f"--trainer.devices {devices} would start as many processes on {os.cpu_count()} processors: "
+            f"at most {most} here"
+        )
 
 
 def context_of(model: LanguageModel) -> int:

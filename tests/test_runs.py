@@ -300,6 +300,7 @@ WRONG = {
         "learned positions end at the context of 16",
     ),
     "another vocabulary": (["--model.vocab_size", "7"], "model.vocab_size is 7"),
+    "more processes than processors": (["--trainer.devices", "4096"], "--trainer.devices 4096 would start"),
     "Lightning's units": (["--trainer.val_check_interval", "3"], "--val_every"),
 }
 
