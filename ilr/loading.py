@@ -35,6 +35,10 @@ def checkpoint_path(path: str | Path, weights: str = "best") -> Path:
     if weights not in ("best", "last"):
         raise InputError(f"weights must be best or last, got {weights!r}")
     directory = RunDirectory(path)
+    if not directory.config.is_file() and not directory.checkpoints.is_dir():
+        raise InputError(
+            f"{path} is not a run directory: it has neither {directory.config.name} nor checkpoints"
+        )
     record = Record.read(directory)
     found = directory.checkpoints / record.best.file if weights == "best" and record.best else None
     found = record.newest_readable(directory) if weights == "last" else found

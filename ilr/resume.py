@@ -3,6 +3,7 @@
 A value that the user gives and that differs from the run's is used or refused by name, never ignored.
 """
 
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # a cut or foreign file fails in many ways
+        if not zipfile.is_zipfile(path):  # what torch says of it would speak of mmap
+            raise InputError(f"{path} is no checkpoint, or one that was cut short") from error
         raise InputError(f"cannot read the checkpoint {path}: {error}") from error
     if not isinstance(checkpoint, dict) or "ilr" not in checkpoint:
         raise InputError(f"{path} is not a checkpoint of this project")

@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lightning.pytorch import Trainer
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_only
@@ -168,7 +169,7 @@ class TrainingCLI(LightningCLI):
         self.record = RunRecord(
             self.directory, logger, cfg.seed_everything, cfg.held_equal, self._effective_config()
         )
-        bar = [TQDMProgressBar(refresh_rate=10)] if cfg.trainer.enable_progress_bar is not False else []
+        bar = [_Bar(refresh_rate=10)] if cfg.trainer.enable_progress_bar is not False else []
         self.trainer_defaults["callbacks"] = [
             self.record,
             Health(cfg.log_every),
@@ -177,9 +178,13 @@ class TrainingCLI(LightningCLI):
             checkpoints,
             Interruption(checkpoints),
         ]
-        return super().instantiate_trainer(
-            logger=[logger, *own], plugins=plugins, default_root_dir=str(self.directory.path), **kwargs
-        )
+        try:
+            return super().instantiate_trainer(
+                logger=[logger, *own], plugins=plugins, default_root_dir=str(self.directory.path), **kwargs
+            )
+        except (MisconfigurationException, ModuleNotFoundError, ValueError) as error:
+            self._leave_nothing_half_made()
+            raise InputError(f"--trainer: {' '.join(str(error).split())}") from error
 
     def _effective_config(self) -> str:
         """The configuration as YAML; running from it repeats the run."""
@@ -210,7 +215,7 @@ class TrainingCLI(LightningCLI):
         self.record.finish(self.trainer, model, "finished", tests)
 
     def _leave_nothing_half_made(self) -> None:
-        if self.record.started or self.start is not None or not self.trainer.is_global_zero:
+        if self.record.started or self.start is not None or getattr(rank_zero_only, "rank", 0) != 0:
             return
         self.record.logger.discard()
         for folder in reversed(self.made):
@@ -229,6 +234,16 @@ class TrainingCLI(LightningCLI):
             rank_zero_only(print)(f"  {name:36} {value:.10g}", flush=True)
 
     after_test = after_validate
+
+
+class _Bar(TQDMProgressBar):
+    """Without the logger's version, which is the run's name."""
+
+    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
+        """What stands behind the bar."""
+        return {
+            name: value for name, value in super().get_metrics(trainer, pl_module).items() if name != "v_num"
+        }
 
 
 def main(args: list[str] | None = None) -> int:
@@ -253,6 +268,13 @@ def main(args: list[str] | None = None) -> int:
         fail(f"cannot write {error.filename or 'the run'}: {error.strerror}; earlier checkpoints are intact")
     except KeyboardInterrupt:
         print("interrupted before the first step was saved; nothing to go on from is lost", file=sys.stderr)
+        return 130
+    except SystemExit as end:
+        if not isinstance(
+            end.__context__, KeyboardInterrupt
+        ):  # Lightning makes status 1 of it, and says nothing
+            raise
+        print("interrupted", file=sys.stderr)
         return 130
     return 0
 

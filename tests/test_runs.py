@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import yaml
 
 from ilr import load
 from ilr.run_directory import read_history
+from ilr.training import LanguageModel
 from ilr.training_cli import main
 
 TINY: dict[str, Any] = {
@@ -301,6 +303,7 @@ WRONG = {
     ),
     "another vocabulary": (["--model.vocab_size", "7"], "model.vocab_size is 7"),
     "more processes than processors": (["--trainer.devices", "4096"], "--trainer.devices 4096 would start"),
+    "an accelerator that is not there": (["--trainer.accelerator", "foo"], "accelerator='foo'"),
     "Lightning's units": (["--trainer.val_check_interval", "3"], "--val_every"),
 }
 
@@ -313,6 +316,21 @@ def test_wrong_use_gets_one_message_and_leaves_nothing(
     error = refusal(capsys, "fit", "-c", str(config), "--run_dir", str(directory), *options)
     assert named in error
     assert not directory.parent.exists()
+
+
+def test_an_evaluation_that_is_interrupted_says_so_with_its_status(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LanguageModel, "validation_step", interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        assert main(["validate", "--run_dir", str(run)]) == 130
+    finally:
+        signal.signal(signal.SIGINT, handler)  # Lightning has it ignored
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted"
 
 
 def test_a_run_directory_that_cannot_be_written_is_said_before_any_work(

@@ -39,9 +39,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--schedules",
-        type=list[Any] | None,
+        type=list[Any],
+        nargs="+",
         default=None,
-        help='evaluate under these schedules too, such as "[[1,1,1,1],[4,2,1,1]]"',
+        help='evaluate under these schedules too, such as "[1,1,1,1]" "[4,2,1,1]"',
     )
     parser.add_argument(
         "--grid",
@@ -81,6 +82,8 @@ def _run(options: Namespace) -> None:
         raise InputError("give --schedules or --grid, not both")
     if (options.schedules is not None or options.grid is not None) and len(options.checkpoints) > 1:
         raise InputError("--schedules and --grid take one checkpoint")
+    if not options.budget > 0:
+        raise InputError(f"--budget must be above 0, got {options.budget}")
     require_matplotlib()
     # Only now: torch and matplotlib are slow to load, and the help does without.
     from ilr.analysis import figures, output
@@ -136,7 +139,13 @@ def _plans(decoder: "Decoder", options: Namespace) -> "list[Plan] | None":
 
     if options.grid is not None:
         return grid_plans(decoder, options.grid)
-    return None if options.schedules is None else [decoder.plan_for(one) for one in options.schedules]
+    if options.schedules is None:
+        return None
+    # Also several in one list: a list of lists is no schedule.
+    lists = [
+        one if one and all(isinstance(entry, list) for entry in one) else [one] for one in options.schedules
+    ]
+    return [decoder.plan_for(schedule) for several in lists for schedule in several]
 
 
 def _schedules(

@@ -8,6 +8,7 @@ import platform
 import signal
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -154,7 +155,8 @@ def _serve(connection: Connection, job: Job, device: torch.device, cache: str) -
     except (EOFError, BrokenPipeError):
         pass
     except Exception as error:
-        connection.send(WorkerFailed(f"{type(error).__name__}: {_first_line(error)}"))
+        with suppress(OSError):  # the other end may be gone
+            connection.send(WorkerFailed(f"{type(error).__name__}: {_first_line(error)}"))
 
 
 def _answer(connection: Connection, job: Job, device: torch.device) -> None:

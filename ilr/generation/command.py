@@ -43,7 +43,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     _option(parser, "num_samples", int, 1, "texts for each prompt")
     parser.add_argument(
         "--schedule",
-        type=list[Any] | None,
+        type=list[Any],
         default=None,
         help='run the same weights under another schedule, such as "[2,2,1,1]"',
     )
@@ -73,9 +73,6 @@ def main(argv: list[str]) -> int:
     except (InputError, ArgumentError) as error:
         print(f"ilr generate: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print()
-        return 130
     except BrokenPipeError:
         # The reader has gone, as `head` does; nothing more may be written, at exit neither.
         sys.stdout = open("/dev/null", "w")  # noqa: SIM115
@@ -117,7 +114,12 @@ def _prompts(options: Namespace) -> list[str]:
     if options.prompt is not None and options.prompts_file is not None:
         raise InputError("give --prompt or --prompts_file, not both")
     if options.prompts_file is None:
-        return options.prompt or [""]
+        prompts = options.prompt or [""]
+        try:
+            "".join(prompts).encode()
+        except UnicodeEncodeError:
+            raise InputError(f"--prompt must be UTF-8 text, got {prompts!a}") from None
+        return prompts
     try:
         # Not `splitlines`, which also ends lines at form feeds and at the separators of Unicode.
         lines = options.prompts_file.read_text(encoding="utf-8-sig").split("\n")
@@ -151,19 +153,23 @@ def _write(
             for sample in samples
         ]
         texts = _Texts(run, prompts[batch], encoded[batch], samples, titles)
-        rows = generate(
-            run.decoder,
-            encoded[batch],
-            options.max_new_tokens,
-            sampling=sampling,
-            plan=plan,
-            num_samples=len(samples),
-            first_sample=samples.start,
-            end=None if options.ignore_end else run.separator_id,
-            use_cache=options.cache,
-            compile=options.compile,
-            on_token=texts.add,
-        )
+        try:
+            rows = generate(
+                run.decoder,
+                encoded[batch],
+                options.max_new_tokens,
+                sampling=sampling,
+                plan=plan,
+                num_samples=len(samples),
+                first_sample=samples.start,
+                end=None if options.ignore_end else run.separator_id,
+                use_cache=options.cache,
+                compile=options.compile,
+                on_token=texts.add,
+            )
+        except KeyboardInterrupt:
+            texts.finish()
+            raise
         texts.finish()
         written += sum(map(len, rows))
     seconds = time.perf_counter() - begun
