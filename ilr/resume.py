@@ -133,6 +133,8 @@ def _chosen(cfg: Any) -> Path:
             "nothing to evaluate: give --ckpt_path FILE, or --run_dir DIR with --weights best or last"
         )
     directory = RunDirectory(Path(cfg.run_dir))
+    if not directory.has_run():
+        raise InputError(f"--run_dir {directory.path} is not a run directory")
     record = Record.read(directory)
     if cfg.weights == "best" and record.best is not None:
         return _existing(directory.checkpoints / record.best.file)

@@ -318,6 +318,19 @@ def test_wrong_use_gets_one_message_and_leaves_nothing(
     assert not directory.parent.exists()
 
 
+def test_what_is_no_run_and_no_checkpoint_is_called_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.md").write_text("# no weights here")
+    for path in (tmp_path, tmp_path / "nowhere"):
+        assert f"--run_dir {path} is not a run directory" in refusal(
+            capsys, "validate", "--run_dir", str(path)
+        )
+    for path, words in ((tmp_path, "is not a run directory"), (tmp_path / "notes.md", "is no checkpoint")):
+        with pytest.raises(ValueError, match=words):
+            load(path)
+
+
 def test_an_evaluation_that_is_interrupted_says_so_with_its_status(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
