@@ -1,12 +1,13 @@
 """Callbacks that act on optimiser steps: Lightning's own hooks run once a micro-batch."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.utilities.types import STEP_OUTPUT
 
 
-class StepCallback(L.Callback):
+class StepCallback(L.Callback, ABC):
     """Calls `after_step` where a micro-batch has completed an optimiser step."""
 
     _step_before = -1
@@ -24,9 +25,9 @@ class StepCallback(L.Callback):
         if trainer.global_step > self._step_before:
             self.after_step(trainer, module)
 
+    @abstractmethod
     def after_step(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         """What to do after each optimiser step, before the validation that may follow."""
-        raise NotImplementedError
 
 
 def validation_follows(trainer: L.Trainer) -> bool:
