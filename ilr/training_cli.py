@@ -241,9 +241,8 @@ class _Bar(TQDMProgressBar):
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
         """What stands behind the bar."""
-        return {
-            name: value for name, value in super().get_metrics(trainer, pl_module).items() if name != "v_num"
-        }
+        found = super().get_metrics(trainer, pl_module)
+        return {name: value for name, value in found.items() if name != "v_num"}
 
 
 def main(args: list[str] | None = None) -> int:
@@ -270,9 +269,8 @@ def main(args: list[str] | None = None) -> int:
         print("interrupted before the first step was saved; nothing to go on from is lost", file=sys.stderr)
         return 130
     except SystemExit as end:
-        if not isinstance(
-            end.__context__, KeyboardInterrupt
-        ):  # Lightning makes status 1 of it, and says nothing
+        # Lightning makes status 1 of an interrupt, and says nothing.
+        if not isinstance(end.__context__, KeyboardInterrupt):
             raise
         print("interrupted", file=sys.stderr)
         return 130

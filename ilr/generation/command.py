@@ -56,7 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--compile",
         action="store_true",
-        help="compile the pass of one token: pays from some ten thousand steps, needs a C++ compiler",
+        help="compile the pass of one token: pays from about thirty thousand steps, needs a C++ compiler",
     )
     _option(parser, "batch_size", int, 16, "texts that are written together")
     parser.add_argument("--device", type=str, default="cpu", help="device to run on, such as cuda")
