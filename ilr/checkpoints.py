@@ -1,6 +1,5 @@
 """Checkpoints of a run: written whole, recorded by path, step and value, found again, never by a fixed name."""
 
-import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +14,10 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from ilr.errors import InputError
 from ilr.run_directory import RunDirectory, atomic_write
+from ilr.runs import plain_json
+from ilr.runs.files import MissingFile
+from ilr.runs.readers import read_json
+from ilr.runs.schema import CheckpointRecord
 from ilr.steps import StepCallback, validation_follows
 from ilr.training import LanguageModel
 
@@ -77,18 +80,21 @@ class Record:
 
     @classmethod
     def read(cls, directory: RunDirectory) -> "Record":
-        """The record of a run directory; empty where there is none."""
-        path = directory.checkpoints / "record.json"
-        if not path.is_file():
+        """The record of a run directory; empty where there is none. Raises `InputError` for a damaged one."""
+        try:
+            found = read_json(directory.checkpoints / "record.json", CheckpointRecord)
+        except MissingFile:
             return cls([])
-        data = json.loads(path.read_text())
-        best = data["best"]
-        return cls([Saved(**entry) for entry in data["last"]], None if best is None else Saved(**best))
+        best = found.best
+        return cls(
+            [Saved(saved.file, saved.step, saved.val_loss) for saved in found.last],
+            None if best is None else Saved(best.file, best.step, best.val_loss),
+        )
 
     def write(self, directory: RunDirectory) -> None:
         """Replace the record file."""
         with atomic_write(directory.checkpoints / "record.json") as file:
-            json.dump(asdict(self), file, indent=1)
+            file.write(plain_json.dumps(asdict(self), indent=1))
 
     def newest_readable(self, directory: RunDirectory) -> Path | None:
         """The newest checkpoint that can be read; a damaged one is named in a warning and passed over."""

@@ -1,6 +1,5 @@
 """The logger of a run: history.jsonl is the record of its curves, the TensorBoard event file mirrors it."""
 
-import json
 from argparse import Namespace
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams as hparams_records
 
 from ilr.run_directory import RunDirectory, atomic_write, read_history
+from ilr.runs import plain_json
 
 LAYOUT = {
     "ILR": {
@@ -96,7 +96,7 @@ class RunLogger(Logger):
         point.update({tag: float(value) for tag, value in metrics.items() if tag != "epoch"})
         writer = self.experiment
         with self.directory.history.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(point, allow_nan=True) + "\n")
+            file.write(plain_json.dumps(point) + "\n")
         _mirror(writer, point)
 
     @rank_zero_only
@@ -135,7 +135,7 @@ class RunLogger(Logger):
         if self._resume_step is not None:
             points = [p for p in read_history(self.directory.history) if p["step"] <= self._resume_step]
         with atomic_write(self.directory.history) as file:
-            file.writelines(json.dumps(point) + "\n" for point in points)
+            file.writelines(plain_json.dumps(point) + "\n" for point in points)
         for old in self.directory.path.glob("events.out.tfevents.*"):
             old.unlink()
         writer = SummaryWriter(log_dir=str(self.directory.path), flush_secs=10)

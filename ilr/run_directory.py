@@ -1,6 +1,5 @@
 """The folder of one run: what lies in it, whether it is finished, and how files get there whole. No torch."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +8,8 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from ilr.errors import InputError
+from ilr.runs.files import MissingFile
+from ilr.runs.readers import read_json, read_jsonl
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,16 @@ class RunDirectory:
         return self.path / "summary.json"
 
     def summary(self) -> dict[str, Any] | None:
-        """The summary, or None where the run is not finished."""
-        if not self.summary_path.is_file():
-            return None
+        """The summary with every key of its schema, or None where the run has not ended.
+
+        Raises `InputError` where the file is damaged.
+        """
+        from ilr.runs.schema import Summary  # pydantic takes time to load, and most commands read no summary
+
         try:
-            summary = json.loads(self.summary_path.read_text())
-        except json.JSONDecodeError:
+            return read_json(self.summary_path, Summary).model_dump()
+        except MissingFile:
             return None
-        return summary if isinstance(summary, dict) and "status" in summary else None
 
     def has_run(self) -> bool:
         """Whether something has been started here."""
@@ -99,13 +102,13 @@ def atomic_write(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """The points of a history.jsonl; a last line cut short by a kill is left out."""
-    if not path.is_file():
+    """The points of a history.jsonl; a last line cut short by a kill is left out.
+
+    Raises `InputError` that names the line where another one is damaged.
+    """
+    from ilr.runs.schema import Point
+
+    try:
+        return [point.model_dump() for point in read_jsonl(path, Point)]
+    except MissingFile:
         return []
-    points = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            points.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return points

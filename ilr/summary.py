@@ -1,6 +1,5 @@
 """summary.json and documents.parquet: what a finished run leaves for comparisons."""
 
-import json
 import math
 import zlib
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from ilr.data import TextData
 from ilr.metrics import Scores
 from ilr.provenance import command_line, digest, git_state, machine, versions
 from ilr.run_directory import RunDirectory, atomic_write, read_history
+from ilr.runs import plain_json
 from ilr.training import SPLITS, LanguageModel
 
 NOT_IDENTITY = {
@@ -144,7 +144,7 @@ def tokens_of_a_step(trainer: L.Trainer, data: TextData) -> int:
 def write_summary(directory: RunDirectory, summary: dict[str, Any]) -> None:
     """Put summary.json in place, whole."""
     with atomic_write(directory.summary_path) as file:
-        json.dump(summary, file, indent=1)
+        file.write(plain_json.dumps(summary, indent=1))
 
 
 def write_documents(directory: RunDirectory, data: TextData, scores: dict[str, Scores]) -> None:

@@ -46,8 +46,9 @@ def test_a_new_run_forgets_what_an_unfinished_one_left(tmp_path: Path) -> None:
 
 
 def test_a_line_cut_short_by_a_kill_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / "history.jsonl").write_text('{"step": 1}\n{"step": 2, "tok')
-    assert read_history(tmp_path / "history.jsonl") == [{"step": 1}]
+    point = {"step": 1, "tokens": 8, "training_flops": 80}
+    (tmp_path / "history.jsonl").write_text(json.dumps(point) + '\n{"step": 2, "tok')
+    assert read_history(tmp_path / "history.jsonl") == [point]
 
 
 def test_validation_stands_by_steps_by_tokens_and_by_gflops(tmp_path: Path) -> None:

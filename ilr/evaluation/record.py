@@ -1,10 +1,10 @@
 """The result of an evaluation as plain data, and as the text that the terminal shows. No torch."""
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ilr.evaluation.breakdown import Decile, PositionBin
+from ilr.runs import plain_json
 
 TITLES = {
     "loss": "loss (nats per token)",
@@ -57,7 +57,7 @@ class Record:
         """All of it; figures stand beside the rest."""
         content = asdict(self)
         figures = content.pop("figures")
-        return json.dumps(content | figures, indent=1)
+        return plain_json.dumps(content | figures, indent=1)
 
     def as_text(self) -> str:
         """What was evaluated, the figures, and the tables that there are."""
