@@ -5,9 +5,9 @@ three forward passes, attention is counted over the full context unless the name
 look-up, norms, softmax, positions and the optimiser count nothing.
 """
 
-from collections import Counter
 from dataclasses import asdict, dataclass
 
+from ilr.bounds import check_count
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
 from ilr.plan import Plan
@@ -49,8 +49,7 @@ def cost(config: DecoderConfig, plan: Plan, context: int | None = None, bytes_pe
     Raises `InputError` for a context below 1 or a plan for another number of layers.
     """
     length = config.context if context is None else context
-    if length < 1:
-        raise InputError(f"context must be at least 1 token, got {length}")
+    check_count("context", length)
     if plan.num_layers != config.num_layers:
         raise InputError(f"the plan is for {plan.num_layers} layers, the config has {config.num_layers}")
     attention, ffn = attention_weights(config), ffn_weights(config)
@@ -58,8 +57,7 @@ def cost(config: DecoderConfig, plan: Plan, context: int | None = None, bytes_pe
         ffn + config.width
     )
     once, repeated = _once_and_repeated(config, plan)
-    num_attention = sum(visit.attention is not None for visit in plan.visits)
-    num_ffn = sum(visit.ffn is not None for visit in plan.visits)
+    num_attention, num_ffn = (plan.runs_of_banks[kind].total() for kind in ("attention", "ffn"))
     linear = num_attention * attention + num_ffn * ffn + _ends_macs(config)
     macs = linear + 2 * num_attention * length * config.width
     causal = linear + num_attention * (length + 1) * config.width
@@ -115,16 +113,14 @@ def _ends_macs(config: DecoderConfig) -> int:
 
 
 def _once_and_repeated(config: DecoderConfig, plan: Plan) -> tuple[int, int]:
-    runs = Counter[tuple[str, int]]()
-    for visit in plan.visits:
-        runs.update(
-            (kind, bank)
-            for kind, bank in (("attention", visit.attention), ("ffn", visit.ffn))
-            if bank is not None
-        )
-    size = {"attention": attention_weights(config) + config.width, "ffn": ffn_weights(config) + config.width}
-    once = sum(size[kind] for (kind, _), count in runs.items() if count == 1)
-    return once, sum(size[kind] for (kind, _), count in runs.items() if count > 1)
+    attention, ffn = plan.runs_of_banks["attention"], plan.runs_of_banks["ffn"]
+    sizes = attention_weights(config) + config.width, ffn_weights(config) + config.width
+    once = [sum(count == 1 for count in runs.values()) for runs in (attention, ffn)]
+    repeated = [len(runs) - alone for runs, alone in zip((attention, ffn), once, strict=True)]
+    return (
+        sum(number * size for number, size in zip(once, sizes, strict=True)),
+        sum(number * size for number, size in zip(repeated, sizes, strict=True)),
+    )
 
 
 def _activation_values(config: DecoderConfig, num_attention: int, num_ffn: int) -> int:

@@ -11,6 +11,7 @@ from math import gcd
 from typing import Literal
 
 from ilr.accounting import cost
+from ilr.bounds import MOST_LAYERS, shown
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
 from ilr.plan import Plan, make_plan
@@ -23,7 +24,7 @@ KINDS: dict[AnchorKind, str] = {
     "widened": "the same sharing, widened back to the unshared parameters",
 }
 LARGEST = 2**20
-"""Beyond this many layers or features an anchor is of no use."""
+"""Beyond this many features an anchor is of no use."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,13 @@ def anchor(kind: AnchorKind, config: DecoderConfig, plan: Plan) -> Anchor:
     Raises `InputError` for an unknown kind, and for widened without sharing.
     """
     if kind == "deeper":
-        return _fit(kind, _flops(config, plan), lambda size: _unrepeated(config, size), _flops)
+        return _deeper(config, _flops(config, plan))
     if kind == "wider":
         return _fit(kind, _flops(config, plan), _by_width(config), _flops)
     if kind == "parameters":
         return _fit(kind, _parameters(config, plan), _by_width(config), _parameters)
     if kind != "widened":
-        raise InputError(f"an anchor is one of {', '.join(KINDS)}; got {kind!r}")
+        raise InputError(f"an anchor is one of {', '.join(KINDS)}; got {shown(kind)}")
     if not can_be_widened(plan):
         raise InputError(f"{plan.label} shares no weights: there is nothing to widen back")
     unshared = _parameters(config, make_plan(plan.segments, plan.num_layers))
@@ -102,12 +103,24 @@ def _fit(
     while measure(*make(above)) < target:
         above *= 2
         if above > LARGEST:
-            raise InputError(f"no {kind} anchor below {LARGEST:,} reaches {target:,}")
+            raise InputError(f"no {kind} anchor below {LARGEST:,} steps of the size reaches {target:,}")
     above = bisect_left(range(1, above), target, key=lambda size: measure(*make(size))) + 1
     sizes = [size for size in (above - 1, above) if size >= 1]
     best = min(sizes, key=lambda size: abs(measure(*make(size)) - target))
     config, plan = make(best)
     return Anchor(kind, config, plan, target, measure(config, plan))
+
+
+def _deeper(config: DecoderConfig, target: int) -> Anchor:
+    """The unrepeated stack whose training FLOPs are nearest: they grow with its layers by equal steps."""
+    one, two = (_flops(*_unrepeated(config, num_layers)) for num_layers in (1, 2))
+    whole = (target - one) // (two - one) + 1  # the last number of layers that does not exceed the target
+    sizes = [size for size in (whole, whole + 1) if size >= 1]
+    num_layers = min(sizes, key=lambda size: abs(one + (size - 1) * (two - one) - target))
+    if num_layers > MOST_LAYERS:
+        raise InputError(f"no deeper anchor of at most {MOST_LAYERS:,} layers reaches {target:,}")
+    made, plan = _unrepeated(config, num_layers)
+    return Anchor("deeper", made, plan, target, _flops(made, plan))
 
 
 def _unrepeated(config: DecoderConfig, num_layers: int) -> tuple[DecoderConfig, Plan]:
@@ -116,7 +129,8 @@ def _unrepeated(config: DecoderConfig, num_layers: int) -> tuple[DecoderConfig, 
 
 def _by_width(config: DecoderConfig) -> Callable[[int], tuple[DecoderConfig, Plan]]:
     step = _width_step(config)
-    return lambda size: _unrepeated(_widened(config, size * step), config.num_layers)
+    unrepeated, plan = _unrepeated(config, config.num_layers)
+    return lambda size: (_widened(unrepeated, size * step), plan)
 
 
 def _width_step(config: DecoderConfig) -> int:

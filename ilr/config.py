@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from ilr.bounds import MOST_LAYERS, check_count, check_positive, check_share, shown
 from ilr.errors import InputError
 
 Compile = Literal["none", "sublayers", "whole"]
@@ -70,14 +71,19 @@ class DecoderConfig:
     residual_init: ResidualInit = "plain"
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "context", "width", "num_layers", "num_heads"):
-            _check_count(name, getattr(self, name))
+        check_count("num_layers", self.num_layers, MOST_LAYERS)
+        for name in ("vocab_size", "context", "width", "num_heads"):
+            check_count(name, getattr(self, name))
         for name in ("num_kv_heads", "ffn_width", "embedding_width"):
             if getattr(self, name) is not None:
-                _check_count(name, getattr(self, name))
+                check_count(name, getattr(self, name))
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
-                raise InputError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+                raise InputError(
+                    f"{name} must be one of {', '.join(allowed)}, got {shown(getattr(self, name))}"
+                )
+        if not isinstance(self.tie_embeddings, bool):
+            raise InputError(f"tie_embeddings must be true or false, got {shown(self.tie_embeddings)}")
         if self.width % self.num_heads:
             raise InputError(f"width must be a multiple of num_heads, got {self.width} and {self.num_heads}")
         if self.num_heads % self.sizes.kv_heads:
@@ -88,11 +94,9 @@ class DecoderConfig:
             raise InputError(
                 f"rope rotates pairs of features: width / num_heads must be even, got {self.sizes.head}"
             )
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        check_share("dropout", self.dropout, below=True)
         for name in ("rope_theta", "norm_eps", "init_std"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
+            check_positive(name, getattr(self, name))
 
     @property
     def sizes(self) -> Sizes:
@@ -124,8 +128,3 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "injection": ("none", "add"),
     "residual_init": ("plain", "layers", "depth"),
 }
-
-
-def _check_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")

@@ -4,14 +4,16 @@ A schedule (segments) and a sharing (a bank index per layer) compile into a plan
 visits. Everything else about a model's execution is derived from the plan.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from ilr.bounds import MOST_LAYERS, MOST_VISITS, check_count, is_integer, shown
 from ilr.config import Injection
 from ilr.errors import InputError
-from ilr.sharing import Sharing, is_integer, read_sharing
+from ilr.sharing import Sharing, read_sharing
 
 Sublayers = Literal["both", "attention", "ffn"]
 
@@ -34,19 +36,20 @@ class Segment:
     def __post_init__(self) -> None:
         if isinstance(self.layers, str | bytes) or not isinstance(self.layers, Sequence) or not self.layers:
             raise InputError(
-                f"layers of a segment must be a non-empty list such as [1,2], got {self.layers!r}"
+                f"layers of a segment must be a non-empty list such as [1,2], got {shown(self.layers)}"
             )
         for layer in self.layers:
             if not is_integer(layer) or layer < 0:
                 raise InputError(
-                    f"a layer must be a whole number from 0, got {layer!r} in {list(self.layers)}"
+                    f"a layer must be a whole number from 0, got {shown(layer)} in {shown(list(self.layers))}"
                 )
         if not is_integer(self.times) or self.times < 1:
             raise InputError(
-                f"times must be a whole number of at least 1, got {self.times!r} for layers {list(self.layers)}"
+                f"times must be a whole number of at least 1, got {shown(self.times)} "
+                f"for layers {shown(list(self.layers))}"
             )
         if self.sublayers not in ("both", "attention", "ffn"):
-            raise InputError(f"sublayers must be both, attention or ffn, got {self.sublayers!r}")
+            raise InputError(f"sublayers must be both, attention or ffn, got {shown(self.sublayers)}")
         object.__setattr__(self, "layers", tuple(self.layers))
 
     @property
@@ -88,11 +91,12 @@ class Plan:
     sharing: Sharing
 
     def __post_init__(self) -> None:
+        _check_depth(self.segments)
         for segment in self.segments:
             for layer in segment.layers:
                 if layer >= self.num_layers:
                     raise InputError(
-                        f"schedule names layer {layer}, but there are {self.num_layers} layers "
+                        f"schedule names layer {shown(layer)}, but there are {self.num_layers} layers "
                         f"(0 to {self.num_layers - 1})"
                     )
 
@@ -170,9 +174,18 @@ class Plan:
         return sum(visit.slot is not None for visit in self.visits)
 
     @cached_property
+    def runs_of_banks(self) -> dict[Literal["attention", "ffn"], Counter[int]]:
+        """How often each attention and each feed-forward runs, by bank index; those that never run are absent."""
+        return {
+            "attention": Counter(visit.attention for visit in self.visits if visit.attention is not None),
+            "ffn": Counter(visit.ffn for visit in self.visits if visit.ffn is not None),
+        }
+
+    @cached_property
     def times_per_layer(self) -> tuple[int, ...]:
         """How often each layer is visited; 0 for a layer that no segment names."""
-        return tuple(sum(visit.layer == layer for visit in self.visits) for layer in range(self.num_layers))
+        times = Counter(visit.layer for visit in self.visits)
+        return tuple(times[layer] for layer in range(self.num_layers))
 
     @property
     def short_form(self) -> tuple[int, ...] | None:
@@ -221,17 +234,31 @@ def make_plan(
 
     Raises `InputError` (a ValueError) that says what came and what is allowed.
     """
-    if num_layers is not None and (not is_integer(num_layers) or num_layers < 1):
-        raise InputError(f"num_layers must be a whole number of at least 1, got {num_layers!r}")
+    if num_layers is not None:
+        check_count("num_layers", num_layers, MOST_LAYERS)
     segments = _segments(schedule, num_layers)
+    _check_depth(segments)
     if num_layers is None:
         num_layers = 1 + max(layer for segment in segments for layer in segment.layers)
+        if num_layers > MOST_LAYERS:
+            raise InputError(
+                f"schedule names layer {shown(num_layers - 1)}: a layer must be below {MOST_LAYERS:,}"
+            )
     return Plan(segments, read_sharing(sharing, num_layers))
+
+
+def _check_depth(segments: Sequence[Segment]) -> None:
+    """Refuse more visits than are worked with, before any is made."""
+    depth = sum(len(segment.layers) * segment.times for segment in segments)
+    if depth > MOST_VISITS:
+        raise InputError(
+            f"schedule has {shown(depth)} visits, at most {MOST_VISITS:,} can be listed; for example [3,2,1,1] has 7"
+        )
 
 
 def _segments(schedule: Sequence[Any], num_layers: int | None) -> tuple[Segment, ...]:
     if isinstance(schedule, str | bytes | Mapping) or not isinstance(schedule, Sequence):
-        raise InputError(f"schedule must be {SCHEDULE_EXAMPLES}; got {schedule!r}")
+        raise InputError(f"schedule must be {SCHEDULE_EXAMPLES}; got {shown(schedule)}")
     if not schedule:
         raise InputError(f"schedule is empty; it must be {SCHEDULE_EXAMPLES}")
     if any(isinstance(entry, Segment | Mapping) for entry in schedule):
@@ -239,12 +266,12 @@ def _segments(schedule: Sequence[Any], num_layers: int | None) -> tuple[Segment,
     for entry in schedule:
         if not is_integer(entry) or entry < 1:
             raise InputError(
-                f"schedule entries must be whole numbers of at least 1, got {entry!r} in {list(schedule)}; "
+                f"schedule entries must be whole numbers of at least 1, got {shown(entry)} in {shown(list(schedule))}; "
                 "for example [3,2,1,1]"
             )
     if num_layers is not None and len(schedule) != num_layers:
         raise InputError(
-            f"schedule must have one entry per layer: got {len(schedule)} entries {list(schedule)} "
+            f"schedule must have one entry per layer: got {len(schedule)} entries {shown(list(schedule))} "
             f"for num_layers {num_layers}"
         )
     return tuple(Segment((layer,), times) for layer, times in enumerate(schedule))
@@ -255,10 +282,12 @@ def _segment(entry: object, schedule: Sequence[Any]) -> Segment:
         return entry
     if not isinstance(entry, Mapping):
         raise InputError(
-            f"schedule mixes counts and segments: {list(schedule)}; it must be {SCHEDULE_EXAMPLES}"
+            f"schedule mixes counts and segments: {shown(list(schedule))}; it must be {SCHEDULE_EXAMPLES}"
         )
     unknown = sorted(set(entry) - {"layers", "times", "sublayers"}, key=str)
     if unknown or "layers" not in entry:
-        wrong = f"unknown key {unknown[0]!r}" if unknown else "no key 'layers'"
-        raise InputError(f"a segment has the keys layers, times and sublayers; got {wrong} in {dict(entry)}")
+        wrong = f"unknown key {shown(unknown[0])}" if unknown else "no key 'layers'"
+        raise InputError(
+            f"a segment has the keys layers, times and sublayers; got {wrong} in {shown(dict(entry))}"
+        )
     return Segment(**entry)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ilr.bounds import MOST_LAYERS, MOST_VISITS, check_count
 from ilr.errors import InputError
 from ilr.plan import Segment
 
@@ -13,11 +14,14 @@ def intra_layer(times: Sequence[int]) -> list[Segment]:
 
 def block(num_layers: int, times: int) -> list[Segment]:
     """The whole stack repeated: block recurrence, Universal Transformer (arXiv 1807.03819)."""
+    check_count("num_layers", num_layers, MOST_LAYERS)
     return [Segment(tuple(range(num_layers)), times)]
 
 
 def prelude_core_coda(prelude: int, core: int, coda: int, times: int) -> list[Segment]:
     """The first and the last layers once, the core between them repeated (arXiv 2502.05171)."""
+    for name, count in (("prelude", prelude), ("core", core), ("coda", coda)):
+        check_count(name, count, MOST_LAYERS, least=0)
     ends = prelude + core, prelude + core + coda
     runs = [(range(prelude), 1), (range(prelude, ends[0]), times), (range(*ends), 1)]
     return [Segment(tuple(layers), count) for layers, count in runs if layers]
@@ -43,5 +47,7 @@ def reversed_cycle(num_layers: int, depth: int) -> list[Segment]:
 
 
 def _check_depth(num_layers: int, depth: int) -> None:
+    check_count("num_layers", num_layers, MOST_LAYERS)
+    check_count("depth", depth, MOST_VISITS)
     if depth < num_layers:
         raise InputError(f"a cycle of {num_layers} layers needs at least {num_layers} visits, got {depth}")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ilr.bounds import MOST_LAYERS, check_count, is_integer, shown
 from ilr.errors import InputError
 
 SharingName = Literal["none", "attention", "ffn", "all"]
@@ -27,12 +28,16 @@ class Sharing:
         for kind in ("attention", "ffn"):
             banks = getattr(self, kind)
             if isinstance(banks, str | bytes) or not isinstance(banks, Sequence) or not banks:
-                raise InputError(f"sharing of {kind} must be a list of bank indices, got {banks!r}")
+                raise InputError(f"sharing of {kind} must be a list of bank indices, got {shown(banks)}")
             if not all(is_integer(bank) and bank >= 0 for bank in banks):
-                raise InputError(f"sharing of {kind} must be whole numbers from 0, got {list(banks)}")
-            if set(banks) != set(range(max(banks) + 1)):
+                raise InputError(f"sharing of {kind} must be whole numbers from 0, got {shown(list(banks))}")
+            if len(banks) > MOST_LAYERS:
                 raise InputError(
-                    f"sharing of {kind} must use every bank index from 0 to its largest, got {list(banks)}"
+                    f"sharing of {kind} must be for at most {MOST_LAYERS:,} layers, got {len(banks):,}"
+                )
+            if set(banks) != set(range(min(max(banks), len(banks)) + 1)):
+                raise InputError(
+                    f"sharing of {kind} must use every bank index from 0 to its largest, got {shown(list(banks))}"
                 )
             object.__setattr__(self, kind, tuple(banks))
         if len(self.attention) != len(self.ffn):
@@ -44,6 +49,7 @@ class Sharing:
     @classmethod
     def named(cls, name: SharingName, num_layers: int) -> "Sharing":
         """One of the ALBERT ablation's modes (arXiv 1909.11942): what the layers have in common."""
+        check_count("num_layers", num_layers, MOST_LAYERS)
         own, common = tuple(range(num_layers)), (0,) * num_layers
         modes = {
             "none": (own, own),
@@ -52,20 +58,22 @@ class Sharing:
             "all": (common, common),
         }
         if name not in modes:
-            raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {name!r}")
+            raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {shown(name)}")
         return cls(*modes[name])
 
     @classmethod
     def groups(cls, num_layers: int, size: int) -> "Sharing":
         """ALBERT's groups of M: each ``size`` consecutive layers have all weights in common."""
+        check_count("num_layers", num_layers, MOST_LAYERS)
         if not is_integer(size) or size < 1:
-            raise InputError(f"a group needs a whole number of at least 1 layers, got {size!r}")
+            raise InputError(f"a group needs a whole number of at least 1 layers, got {shown(size)}")
         banks = tuple(layer // size for layer in range(num_layers))
         return cls(banks, banks)
 
     @classmethod
     def sandwich(cls, num_layers: int) -> "Sharing":
         """First and last layer their own, all between in common (Subformer, arXiv 2101.00234)."""
+        check_count("num_layers", num_layers, MOST_LAYERS)
         if num_layers < 3:
             raise InputError(f"sandwich sharing needs at least 3 layers, got {num_layers}")
         banks = (0, *(1,) * (num_layers - 2), 2)
@@ -93,9 +101,9 @@ class Sharing:
         for mode in names:
             if self == Sharing.named(mode, self.num_layers):
                 return mode
-        for size in range(2, self.num_layers):
-            if self == Sharing.groups(self.num_layers, size):
-                return f"groups-of-{size}"
+        size = self.attention.count(0)
+        if self == Sharing.groups(self.num_layers, size):
+            return f"groups-of-{size}"
         return f"a{'.'.join(map(str, self.attention))}f{'.'.join(map(str, self.ffn))}"
 
 
@@ -105,17 +113,12 @@ def read_sharing(sharing: str | Mapping[str, Any] | Sharing, num_layers: int) ->
         return Sharing.named(sharing, num_layers)  # type: ignore[arg-type]  # checked there
     if isinstance(sharing, Mapping):
         if set(sharing) != {"attention", "ffn"}:
-            raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {dict(sharing)}")
+            raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {shown(dict(sharing))}")
         sharing = Sharing(sharing["attention"], sharing["ffn"])
     if not isinstance(sharing, Sharing):
-        raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {sharing!r}")
+        raise InputError(f"sharing must be {SHARING_EXAMPLES}; got {shown(sharing)}")
     if sharing.num_layers != num_layers:
         raise InputError(
             f"sharing must have one bank index per layer: got {sharing.num_layers} for num_layers {num_layers}"
         )
     return sharing
-
-
-def is_integer(value: object) -> bool:
-    """Whether a value is a whole number; True and False are not."""
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -210,7 +210,7 @@ def test_activation_bytes_are_what_autograd_keeps(plan: Plan, changes: dict[str,
 
 def test_a_cost_without_tokens_or_for_other_layers_is_refused() -> None:
     config = DecoderConfig(vocab_size=VOCAB)
-    with pytest.raises(ValueError, match="context must be at least 1 token, got 0"):
+    with pytest.raises(ValueError, match="context must be a whole number of at least 1, got 0"):
         cost(config, make_plan([1, 1, 1, 1]), 0)
     with pytest.raises(ValueError, match="the plan is for 2 layers, the config has 4"):
         cost(config, make_plan([1, 1]))

@@ -68,7 +68,7 @@ def test_parameters_saved_are_not_compute_saved(capsys: pytest.CaptureFixture[st
         (["[1,1]", "--sharing", "some"], "none, attention, ffn, all"),
         (["[1,1]", "--config", "nowhere.yaml"], "no configuration file nowhere.yaml"),
         (["[1,1]", "--js"], "--js"),
-        (["[1,1]", "--context", "0"], "context must be at least 1"),
+        (["[1,1]", "--context", "0"], "context must be a whole number of at least 1"),
         (["[1,1"], "cannot be read"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_cycle_shorter_than_its_layers_is_refused(helper: Any) -> None:
         (lambda: intra_layer([2, 0]), "times must be a whole number of at least 1, got 0"),
         (lambda: block(2, 0), "times must be a whole number of at least 1, got 0"),
         (lambda: prelude_core_coda(1, 2, 1, 0), "times must be a whole number of at least 1, got 0"),
-        (lambda: block(0, 2), "non-empty list"),
+        (lambda: block(0, 2), "num_layers must be a whole number of at least 1, got 0"),
     ],
 )
 def test_counts_below_one_are_refused(make: Any, words: str) -> None:

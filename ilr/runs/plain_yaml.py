@@ -73,7 +73,9 @@ def parse(text: str, where: object) -> Any:
         raise
     except RecursionError:
         raise InputError(f"{where} is nested deeper than {DEEPEST} levels") from None
-    except Exception as error:  # a scalar under a tag that it does not fit raises whatever its constructor does
+    except (
+        Exception
+    ) as error:  # a scalar under a tag that it does not fit raises whatever its constructor does
         raise InputError(f"{where} is not YAML: {error}") from None
     finally:
         loader.dispose()
@@ -108,7 +110,9 @@ def _check_once(node: yaml.MappingNode, where: object) -> None:
     for key, _ in node.value:
         if isinstance(key, yaml.ScalarNode):
             if key.value in seen:
-                raise InputError(f"{where} gives the key {key.value!r} twice (line {key.start_mark.line + 1})")
+                raise InputError(
+                    f"{where} gives the key {key.value!r} twice (line {key.start_mark.line + 1})"
+                )
             seen.add(key.value)
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from ilr.anchors import KINDS, Anchor, AnchorKind, anchor, can_be_widened, is_unrepeated
@@ -19,6 +20,9 @@ from ilr.sweep.settings import Options, decoder_of
 
 IN_LABEL = ("model.schedule", "model.sharing", "model.positions", "model.injection", "model.ffn")
 """Options that the label of (config, plan) already says."""
+
+MOST_ARMS = 10_000
+"""Arms of a sweep, its anchors included: far more than can be trained, few enough to be listed."""
 
 LONGEST = 24
 """Characters of a value that may stand in a name."""
@@ -60,10 +64,14 @@ def short(value: Any) -> str:
 
 def make_arms(sweep: SweepFile, base: Options) -> list[Arm]:
     """All arms in the order of the file, each one's anchors behind it; repetitions are still among them."""
-    arms = []
+    arms: list[Arm] = []
     for number, entry in enumerate(sweep.arms):
         try:
             for overrides in _overrides(entry, base):
+                if len(arms) >= MOST_ARMS:
+                    raise InputError(
+                        f"more than the {MOST_ARMS:,} arms that a sweep has at most are asked for"
+                    )
                 arm = _arm(base, overrides)
                 arms.append(arm)
                 kinds = sweep.anchors if entry.anchors is None else entry.anchors
@@ -87,6 +95,8 @@ def _overrides(entry: Entry, base: Options) -> Iterator[Options]:
         "model.injection": entry.injections,
     }
     given = {name: values for name, values in choices.items() if values}
+    if (count := prod(len(values) for values in given.values())) > MOST_ARMS:
+        raise InputError(f"{count:,} arms are asked for, a sweep has at most {MOST_ARMS:,}")
     for values in product(*given.values()):
         yield {**dict(zip(given, values, strict=True)), **entry.overrides}
 

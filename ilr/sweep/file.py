@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ilr.anchors import KINDS, AnchorKind
+from ilr.bounds import LARGEST_FLOAT32, LARGEST_SEED, shown
 from ilr.errors import InputError
 from ilr.sweep.generators import FAMILIES, Family
 from ilr.sweep.settings import Options, checked_overrides, read_yaml
@@ -157,8 +158,13 @@ def _seeds(value: object, where: str) -> tuple[Seeds, ...]:
     for seed in _listed(value):
         pair = {"init": seed, "data": seed} if not isinstance(seed, Mapping) else seed
         numbers = [pair.get("init"), pair.get("data")]
-        if set(pair) != {"init", "data"} or not all(type(n) is int and n >= 0 for n in numbers):
-            raise InputError(f"{where}: a seed is a whole number or {{init: 0, data: 1}}, got {seed!r}")
+        if set(pair) != {"init", "data"} or not all(
+            type(n) is int and 0 <= n <= LARGEST_SEED for n in numbers
+        ):
+            raise InputError(
+                f"{where}: a seed is a whole number up to {LARGEST_SEED:,} or "
+                f"{{init: 0, data: 1}}, got {shown(seed)}"
+            )
         seeds.append(Seeds(**pair))
     if not seeds:
         raise InputError(f"{where}: at least one seed is needed")
@@ -170,8 +176,8 @@ def _learning_rates(value: object, where: str) -> tuple[float, ...]:
         rates = tuple(float(rate) for rate in _listed(value))  # YAML reads 3e-3 as text
     except (TypeError, ValueError):
         rates = (0.0,)
-    if not all(rate > 0 for rate in rates):
-        raise InputError(f"{where}: a list of numbers above 0 is needed, got {value!r}")
+    if not all(0 < rate <= LARGEST_FLOAT32 for rate in rates):
+        raise InputError(f"{where}: a list of finite numbers above 0 is needed, got {shown(value)}")
     return tuple(sorted(set(rates)))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,9 @@ from ilr.sweep.arms import Arm, make_arms
 from ilr.sweep.file import HeldEqual, Seeds, SweepFile
 from ilr.sweep.identity import digest, identity
 from ilr.sweep.settings import Options, read_base, steps_of, tokens_of, tokens_per_step
+
+MOST_RUNS = 20_000
+"""Runs of a sweep: arms times seeds times learning rates."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ def make_sweep(file: SweepFile, directory: Path) -> Sweep:
     """Every run that a sweep file asks for, equal ones once."""
     base = {**read_base(file.base), **file.overrides}
     arms = [(arm, mismatch) for arm, mismatch in _held_equal(file, make_arms(file, base))]
+    if (count := len(arms) * len(file.seeds) * max(1, len(file.learning_rates))) > MOST_RUNS:
+        raise InputError(f"{file.path}: {count:,} runs are asked for, a sweep has at most {MOST_RUNS:,}")
     runs: dict[str, Run] = {}
     repeated: dict[str, None] = {}
     for arm, mismatch in arms:
@@ -181,9 +187,9 @@ def _near(path: Path) -> str:
 
 def _unique_names(runs: list[Run]) -> Iterator[Run]:
     """Different runs of one name get a piece of their key behind the label."""
-    taken = [run.name for run in runs]
+    taken = Counter(run.name for run in runs)
     for run in runs:
-        if taken.count(run.name) > 1:
+        if taken[run.name] > 1:
             stem = run.name.removesuffix(f"-{run.seeds.label}")
             same = digest({key: value for key, value in run.identity.items() if key != "seeds"})
             yield renamed(run, f"{stem}+{same[:6]}-{run.seeds.label}")
