@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
 from ilr.checkpoints import Record
 from ilr.decoder import Decoder
 from ilr.errors import InputError
@@ -45,12 +43,3 @@ def checkpoint_path(path: str | Path, weights: str = "best") -> Path:
     if found is None or not found.is_file():
         raise InputError(f"the run directory {path} has no {weights} checkpoint")
     return found
-
-
-def load_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer that lies in the run directory of this checkpoint file or run directory."""
-    path = Path(path)
-    directory = RunDirectory(path if path.is_dir() else path.resolve().parent.parent)
-    if not directory.tokenizer.is_file():
-        raise InputError(f"no {directory.tokenizer}: the checkpoint lies outside its run directory")
-    return Tokenizer.from_file(str(directory.tokenizer))

@@ -9,9 +9,11 @@ import yaml
 from tokenizers import Tokenizer
 
 from ilr.data import TextData
+from ilr.data.encoding import encode_text
+from ilr.data.tokenizer import SEPARATOR, load_tokenizer
 from ilr.decoder import Decoder
 from ilr.errors import InputError
-from ilr.loading import checkpoint_path, load, load_tokenizer
+from ilr.loading import checkpoint_path, load
 from ilr.resume import read_checkpoint
 from ilr.run_directory import RunDirectory
 
@@ -23,7 +25,6 @@ class TrainedRun:
     checkpoint: Path
     step: int
     decoder: Decoder
-    tokenizer: Tokenizer
     directory: RunDirectory
 
     @classmethod
@@ -39,18 +40,43 @@ class TrainedRun:
             checkpoint=file,
             step=int(read_checkpoint(file)["global_step"]),
             decoder=decoder,
-            tokenizer=load_tokenizer(file),
             directory=RunDirectory(file.resolve().parent.parent),
         )
+
+    @property
+    def separator_token(self) -> str:
+        """What stands after each document, by name."""
+        return str(self.settings["data"].get("separator_token", SEPARATOR))
 
     @cached_property
     def separator_id(self) -> int:
         """The token that stands after each document."""
-        token = self.settings["data"].get("separator_token", "<|endoftext|>")
-        separator = self.tokenizer.token_to_id(token)
+        separator = self.tokenizer.token_to_id(self.separator_token)
         if separator is None:
-            raise InputError(f"the tokenizer of {self.directory.path} has no separator {token!r}")
+            raise InputError(
+                f"the tokenizer of {self.directory.path} has no separator {self.separator_token!r}"
+            )
         return separator
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer in the run directory, set up as for training."""
+        path = self.directory.tokenizer
+        if not path.is_file():
+            raise InputError(f"no {path}: the checkpoint lies outside its run directory")
+        try:
+            content = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read {path}: {error}") from None
+        return load_tokenizer(content, self.separator_token, str(path))
+
+    def encode(self, prompt: str) -> list[int]:
+        """The ids that this text has in training; for an empty prompt those of a document's beginning.
+
+        Raises `InputError` for text that the tokenizer does not give back.
+        """
+        ids = encode_text(prompt, self.tokenizer, self.separator_id, f"the prompt {prompt[:40]!r}")
+        return ids or [self.separator_id]
 
     @cached_property
     def data(self) -> TextData:

@@ -29,7 +29,7 @@ def tokenizer() -> Tokenizer:
 def test_characters_split_over_tokens_come_out_whole(tokenizer) -> None:
     tokens = tokenizer.encode(TEXT).ids
     assert len(tokens) > len(TEXT)
-    stream = TextStream(tokenizer)
+    stream = TextStream(tokenizer, 0)
     pieces = [stream.feed(token) for token in tokens]
     assert "".join(pieces) == TEXT
     assert "�" not in "".join(pieces)
@@ -39,7 +39,7 @@ def test_characters_split_over_tokens_come_out_whole(tokenizer) -> None:
 
 def test_a_text_cut_inside_a_character_ends_with_a_replacement_and_loses_nothing(tokenizer) -> None:
     tokens = tokenizer.encode("ab😀").ids[:-1]
-    stream = TextStream(tokenizer)
+    stream = TextStream(tokenizer, 0)
     assert "".join(stream.feed(token) for token in tokens) == "ab"
     assert stream.rest() == "�"
 
@@ -49,15 +49,15 @@ def test_random_tokens_give_the_text_of_the_whole(tokenizer) -> None:
     for _ in range(200):
         tokens = [draw.randrange(tokenizer.get_vocab_size()) for _ in range(60)]
         prompt, new = tokens[:20], tokens[20:]
-        alone = TextStream(tokenizer)
+        alone = TextStream(tokenizer, 0)
         assert "".join(map(alone.feed, tokens)) + alone.rest() == tokenizer.decode(tokens)
-        after = TextStream(tokenizer, prompt)
+        after = TextStream(tokenizer, 0, prompt)
         continued = "".join(map(after.feed, new)) + after.rest()
         assert tokenizer.decode(tokens).endswith(continued)
 
 
 def test_the_separator_has_no_text(tokenizer) -> None:
-    stream = TextStream(tokenizer)
+    stream = TextStream(tokenizer, 0)
     separator = tokenizer.token_to_id("<|endoftext|>")
     hello = tokenizer.encode("hello").ids
     assert "".join(map(stream.feed, [*hello, separator, *hello])) == "hellohello"

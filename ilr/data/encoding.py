@@ -1,12 +1,14 @@
 """Text to token ids, exactly, in bounded memory: what was encoded before is looked up.
 
-Marker text in documents: where a document contains the literal separator, say `<|endoftext|>`, it is
-encoded as the ordinary characters that it is, never as the control id, and decodes back to them.
+The one way in which text becomes ids: of documents that are trained on or evaluated, and of prompts. Marker
+text: where a text contains the literal separator, say `<|endoftext|>`, or another special token, it is encoded
+as the ordinary characters that it is, never as the control id, and decodes back to them. Nothing is put around
+a text. All ids are decoded again and must give the text: no byte is lost without a word.
 """
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from tokenizers import Tokenizer
 from ilr.data.corpora import Pieces
 from ilr.data.documents import utf8_bytes
 from ilr.data.pieces import cuts_safely, safe_pieces, whole_documents, words
+from ilr.data.tokenizer import TokenizerError, library_errors
 from ilr.errors import InputError
 
 BATCH_CHARACTERS = 1 << 19
@@ -22,43 +25,71 @@ KEPT_WORDS = 1 << 17
 LONGEST_KEPT = 32
 """Words kept, and characters of the longest: at most some 40 MB."""
 
+LOSSLESS = (
+    ", so bits per byte would mean nothing (--data.tokenizer); give none, then one is trained that keeps "
+    "every text, or train a lossless one: models.BPE, no normalizer, pre_tokenizers.ByteLevel("
+    "add_prefix_space=False), decoders.ByteLevel(), and a BpeTrainer with "
+    "initial_alphabet=pre_tokenizers.ByteLevel.alphabet()"
+)
+"""What to do about a tokenizer that loses text."""
+
 Encoded = tuple[NDArray[np.uint32], int]
 """Token ids of a piece, and its bytes in UTF-8."""
 
 
-def encode_documents(documents: Pieces, tokenizer: Tokenizer, separator: int) -> Iterator[Encoded | None]:
+def encode_documents(
+    documents: Pieces,
+    tokenizer: Tokenizer,
+    separator: int,
+    place: Callable[[int], str] = "document {}".format,
+    advice: str = LOSSLESS,
+) -> Iterator[Encoded | None]:
     """Token ids piece by piece, None after each document; equal to encoding each document in one go.
 
-    Works on batches of about half a megabyte, in parallel where `tokenizers` is. One piece of each batch is
-    decoded again and must give its text: InputError says where it does not.
+    Works on batches of about half a megabyte, in parallel where `tokenizers` is. Raises InputError for the
+    first document that the ids do not give back, as `place` calls it by its number (from 1), with advice.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     cut = cuts_safely(tokenizer)
-    known = _Known(tokenizer, separator)
+    known = _Known(tokenizer, separator, advice)
+    number = 1
     for batch in _batches(safe_pieces(documents) if cut else whole_documents(documents)):
-        texts = [piece for piece in batch if piece is not None]
-        found = iter(known.ids([words(text) for text in texts] if cut else [[text] for text in texts]))
-        checked = False
+        rows = [None if piece is None else words(piece) if cut else [piece] for piece in batch]
+        try:
+            found = iter(known.ids([row for row in rows if row is not None]))
+        except _Misencoded as error:
+            raise InputError(_located(error.wrong, rows, number, place)) from None
         for piece in batch:
-            if piece is None:
-                yield None
-                continue
-            ids = next(found)
-            if not checked:
-                check_round_trip(tokenizer, piece, ids)
-                checked = True
-            yield ids, utf8_bytes(piece)
+            number += piece is None
+            yield None if piece is None else (next(found), utf8_bytes(piece))
+
+
+def encode_text(text: str, tokenizer: Tokenizer, separator: int, name: str) -> list[int]:
+    """The ids that a document of this text has in training, without the separator after it.
+
+    Raises InputError, with `name` for what the text is, where the ids do not give it back.
+    """
+    encoded = encode_documents(iter((text, None)), tokenizer, separator, lambda _: name, "")
+    return [token for piece in encoded if piece is not None for token in piece[0].tolist()]
+
+
+class _Misencoded(Exception):
+    """Texts whose ids are wrong, each with the reason."""
+
+    def __init__(self, wrong: dict[str, str]) -> None:
+        super().__init__(wrong)
+        self.wrong = wrong
 
 
 class _Known:
     """The ids of texts that are encoded each alone; those of short ones are kept for the next time."""
 
-    def __init__(self, tokenizer: Tokenizer, separator: int) -> None:
-        self._tokenizer, self._separator = tokenizer, separator
+    def __init__(self, tokenizer: Tokenizer, separator: int, advice: str) -> None:
+        self._tokenizer, self._separator, self._advice = tokenizer, separator, advice
         self._known: dict[str, bytes] = {}
 
     def ids(self, rows: list[list[str]]) -> list[NDArray[np.uint32]]:
-        """The ids of each row of texts, one after another."""
+        """The ids of each row of texts, one after another; raises `_Misencoded`."""
         new = set().union(*rows).difference(self._known)
         if len(self._known) + len(new) > KEPT_WORDS:
             self._known = {}
@@ -71,15 +102,39 @@ class _Known:
         return found
 
     def _add(self, texts: list[str]) -> None:
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        for text, encoding in zip(texts, encodings, strict=True):
-            ids = encoding.ids
+        try:
+            with library_errors():
+                encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+                rows = [encoding.ids for encoding in encodings]
+                decoded = self._tokenizer.decode_batch(rows, skip_special_tokens=False)
+        except TokenizerError as error:
+            if len(texts) == 1:
+                raise _Misencoded(
+                    {texts[0]: f"the tokenizer cannot encode {_excerpt(texts[0])}: {error}"}
+                ) from None
+            wrong: dict[str, str] = {}
+            for text in texts:  # which one it was is to be said
+                try:
+                    self._add([text])
+                except _Misencoded as one:
+                    wrong |= one.wrong
+            if wrong:
+                raise _Misencoded(wrong) from None
+            return
+        wrong = {
+            text: _difference(text, back) + self._advice
+            for text, back in zip(texts, decoded, strict=True)
+            if text != back
+        }
+        for text, ids in zip(texts, rows, strict=True):
             if self._separator in ids:
-                raise InputError(
-                    f"the tokenizer turns text of a document into the separator's id {self._separator}; "
-                    "choose another --data.separator_token"
+                wrong[text] = (
+                    f"the tokenizer turns {_excerpt(text)} into the separator's id {self._separator}; choose "
+                    "another --data.separator_token"
                 )
             self._known[text] = array("I", ids).tobytes()
+        if wrong:
+            raise _Misencoded(wrong)
 
 
 def _batches(pieces: Iterable[str | None]) -> Iterator[list[str | None]]:
@@ -96,14 +151,27 @@ def _batches(pieces: Iterable[str | None]) -> Iterator[list[str | None]]:
         yield batch
 
 
-def check_round_trip(tokenizer: Tokenizer, text: str, ids: NDArray[np.uint32]) -> None:
-    """InputError when decoding the ids does not give the text back, with the first difference."""
-    decoded = tokenizer.decode(ids.tolist(), skip_special_tokens=False)
-    if decoded == text:
-        return
+def _located(
+    wrong: dict[str, str], rows: list[list[str] | None], number: int, place: Callable[[int], str]
+) -> str:
+    """The first of these texts in the order of the rows, of which the first belongs to document `number`."""
+    for row in rows:
+        number += row is None
+        for text in row or ():
+            if text in wrong:
+                return f"{place(number)}: {wrong[text]}"
+    raise AssertionError("a text that is in no row")
+
+
+def _difference(text: str, decoded: str) -> str:
     shorter = min(len(text), len(decoded))
     at = next((i for i in range(shorter) if text[i] != decoded[i]), shorter)
-    raise InputError(
-        "the tokenizer does not give the text back, so bits per byte would mean nothing: "
-        f"{text[at : at + 30]!r} became {decoded[at : at + 30]!r} (--data.tokenizer)"
+    begin = max(0, at - 10)
+    return (
+        "the tokenizer does not give the text back: "
+        f"{_excerpt(text[begin:])} became {_excerpt(decoded[begin:])} "
     )
+
+
+def _excerpt(text: str) -> str:
+    return repr(text[:40])

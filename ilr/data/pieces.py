@@ -14,12 +14,14 @@ def cuts_safely(tokenizer: Tokenizer) -> bool:
     """Whether `safe_pieces` keeps this tokenizer's result: only for the pre-tokenisation of GPT-2.
 
     That is a byte-level pre-tokenizer with its regular expression, no normaliser and no added token that
-    matches inside text. Others see documents whole.
+    matches inside text; and its decoder, which gives a document back as its pieces one after another. Others
+    see documents whole.
     """
     described = json.loads(tokenizer.to_str())
     pre_tokenizer = described["pre_tokenizer"] or {}
     return (
         described["normalizer"] is None
+        and (described["decoder"] or {}).get("type") == "ByteLevel"
         and pre_tokenizer.get("type") == "ByteLevel"
         and pre_tokenizer.get("use_regex", True)
         and not pre_tokenizer.get("add_prefix_space")

@@ -36,7 +36,7 @@ from ilr.data.tokens import TOKENIZER, Manifest, SplitInfo, SplitWriter, smalles
 from ilr.errors import InputError
 from ilr.progress import progress_bar, say
 
-VERSION = 1
+VERSION = 2
 """Part of the cache key: raise it when the same recipe and text give other files than before."""
 
 TOKENIZER_BYTES = 1 << 27
@@ -189,7 +189,8 @@ def _encode(
     with progress_bar("tokenising", total, "B") as bar:
         for role, documents in corpora.items():
             number = 0
-            for encoded in encode_documents(iter(documents), tokenizer, separator):
+            place = f"document {{}} of --data.{role} (counted without empty ones)".format
+            for encoded in encode_documents(iter(documents), tokenizer, separator, place):
                 writer = writers[assigned[role][number]]
                 if encoded is None:
                     writer.end_document(separator)

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -14,6 +16,21 @@ from ilr.errors import InputError
 SEPARATOR = "<|endoftext|>"
 SMALLEST_VOCABULARY = 257
 """256 bytes and the separator."""
+
+
+class TokenizerError(Exception):
+    """What `tokenizers` says of a file or a text that it cannot take."""
+
+
+@contextmanager
+def library_errors() -> Iterator[None]:
+    """Make a `TokenizerError` of what `tokenizers` raises: bare Exception, or a panic, which is none."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise TokenizerError(str(error)) from None
 
 
 def train_tokenizer(documents: Pieces, vocab_size: int) -> Tokenizer:
@@ -40,26 +57,37 @@ def train_tokenizer(documents: Pieces, vocab_size: int) -> Tokenizer:
 
 
 def read_tokenizer(path: Path) -> str:
-    """The content of a tokenizer.json; InputError when there is none or it is broken."""
+    """The content of a tokenizer.json; InputError when there is none, it is broken or cannot be used."""
     try:
         content = path.read_text(encoding="utf-8")
-        Tokenizer.from_str(content)
-    except OSError as error:
-        raise InputError(f"--data.tokenizer: cannot read {path}: {error.strerror}") from None
-    except Exception as error:  # the library raises bare Exception for a file it cannot parse
-        raise InputError(
-            f"--data.tokenizer: {path} is not a tokenizer.json of `tokenizers`: {error}"
-        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"--data.tokenizer: cannot read {path}: {reason}") from None
+    load_tokenizer(content, name=f"--data.tokenizer: {path}")
     return content
 
 
-def load_tokenizer(content: str, separator_token: str = SEPARATOR) -> Tokenizer:
+def load_tokenizer(
+    content: str, separator_token: str = SEPARATOR, name: str = "--data.tokenizer"
+) -> Tokenizer:
     """A tokenizer from the text of a tokenizer.json, set to encode marker text as ordinary text.
 
-    No truncation, no padding, nothing added around a text.
+    The one loader: training, evaluation and generation use it, so that all have one encoding
+    (`ilr.data.encoding`). No truncation, no padding, nothing added around a text. Raises InputError, with
+    `name` for the file, for what is no tokenizer.json or gives the same text other ids each time.
     """
-    described = json.loads(content)
-    for added in described.get("added_tokens", []):
+    try:
+        with library_errors():
+            Tokenizer.from_str(content)
+            described = json.loads(content)
+    except TokenizerError as error:
+        raise InputError(f"{name} is not a tokenizer.json of `tokenizers`: {error}") from None
+    if dropout := described["model"].get("dropout"):
+        raise InputError(
+            f"{name}: its model has dropout {dropout}, so that the same text gets other ids each time; "
+            'set "dropout" to null in the file'
+        )
+    for added in described.get("added_tokens") or []:
         if added["content"] == separator_token:
             added["special"] = True  # only special ones can be told apart from text
     tokenizer = Tokenizer.from_str(json.dumps(described, ensure_ascii=False))

@@ -136,7 +136,7 @@ def _write(
 ) -> None:
     from ilr.generation.decode import generate
 
-    encoded = [run.tokenizer.encode(prompt).ids or [run.separator_id] for prompt in prompts]
+    encoded = [run.encode(prompt) for prompt in prompts]
     longest, config = max(map(len, encoded)), run.decoder.config
     if longest > config.context and config.positions != "learned":
         print(
@@ -206,7 +206,9 @@ class _Texts:
     ) -> None:
         from ilr.generation.text import TextStream
 
-        self._streams = [TextStream(run.tokenizer, tokens) for tokens in encoded for _ in samples]
+        self._streams = [
+            TextStream(run.tokenizer, run.separator_id, tokens) for tokens in encoded for _ in samples
+        ]
         self._texts = [prompt for prompt in prompts for _ in samples]
         self._titles = titles
         self._alone = not any(titles)
