@@ -32,7 +32,7 @@ def row(comparison: Comparison, label: str) -> pd.Series:
 
 def test_runs_that_differ_by_seed_alone_are_one_arm(tmp_path: Path) -> None:
     sweep(tmp_path, ["1-1-1-1", "3-2-1-1"], seeds=3)
-    arms, repeated = group(find_runs([tmp_path])[0])
+    arms, repeated = group(find_runs([tmp_path]).runs)
     assert {arm.label: len(arm.runs) for arm in arms} == {"1-1-1-1": 3, "3-2-1-1": 3}
     assert not repeated
 
@@ -46,7 +46,7 @@ def test_runs_that_differ_in_a_setting_are_two_arms_whose_labels_say_which(
 ) -> None:
     write_run(tmp_path / "a")
     write_run(tmp_path / "b", **{key: value})
-    arms, _ = group(find_runs([tmp_path])[0])
+    arms, _ = group(find_runs([tmp_path]).runs)
     assert len(arms) == 2
     assert arms[1].label == f"1-1-1-1 [{key}={value}]"
 
@@ -58,14 +58,14 @@ def test_an_option_that_only_the_configuration_knows_is_named_from_it(tmp_path: 
             f"seed_everything: {len(name)}\nrun_dir: {run}\nmodel: {{width: 64, weight_decay: {decay}}}\n"
         )
         (run / "config.yaml").write_text(options)
-    arms, _ = group(find_runs([tmp_path])[0])
+    arms, _ = group(find_runs([tmp_path]).runs)
     assert [arm.label for arm in arms] == ["1-1-1-1 [weight_decay=0.1]", "1-1-1-1 [weight_decay=0.01]"]
 
 
 def test_a_long_value_is_named_by_its_digest_and_labels_stay_unique(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         write_run(tmp_path / name, config_hash=name * 64)
-    labels = [arm.label for arm in group(find_runs([tmp_path])[0])[0]]
+    labels = [arm.label for arm in group(find_runs([tmp_path]).runs)[0]]
     assert len(set(labels)) == 3
     assert all(len(label) < 40 for label in labels)
 
@@ -73,7 +73,7 @@ def test_a_long_value_is_named_by_its_digest_and_labels_stay_unique(tmp_path: Pa
 def test_two_spellings_of_one_function_are_one_arm_and_the_same_seeds_count_once(tmp_path: Path) -> None:
     write_run(tmp_path / "a", "2-2")
     write_run(tmp_path / "b", "2-2", label="(0)x2_(1)x2")
-    arms, repeated = group(find_runs([tmp_path])[0])
+    arms, repeated = group(find_runs([tmp_path]).runs)
     assert [arm.label for arm in arms] == ["2-2"]
     assert [path.name for path in repeated] == ["b"]
 
@@ -100,7 +100,7 @@ def test_without_a_plain_model_the_first_arm_is_the_baseline_and_a_wrong_name_li
     tmp_path: Path,
 ) -> None:
     sweep(tmp_path, ["3-2-1-1", "1-1-1-1+attention"], seeds=1)
-    arms, _ = group(find_runs([tmp_path])[0])
+    arms, _ = group(find_runs([tmp_path]).runs)
     assert choose_baseline(arms, None) == arms[0]
     with pytest.raises(InputError, match=r"no arm is called '1-1'; there are: 1-1-1-1\+attention, 3-2-1-1"):
         choose_baseline(arms, "1-1")

@@ -1,7 +1,6 @@
 """Where results go: JSON, parquet and PNG files in one directory, and a TensorBoard run beside them."""
 
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from ilr.analysis.record import Analysis
 from ilr.analysis.schedules import Evaluated
 from ilr.errors import InputError
 from ilr.run_directory import RunDirectory, atomic_write
+from ilr.runs import plain_json
 
 Pictures = Mapping[str, bytes]
 """PNG files by name."""
@@ -73,7 +73,7 @@ def write_schedules(evaluated: Evaluated, directory: Path) -> None:
     Columns of the latter: schedule (label), document, tokens, nll in nats.
     """
     with atomic_write(directory / "schedules.json") as file:
-        file.write(json.dumps(evaluated.as_dict(), indent=1, allow_nan=False) + "\n")
+        file.write(plain_json.dumps(evaluated.as_dict(), indent=1) + "\n")
     count = len(evaluated.documents)
     table = pyarrow.table(
         {

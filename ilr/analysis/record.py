@@ -1,12 +1,12 @@
 """The result of an analysis as plain data: what files, figures and tables are made from. No torch."""
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ilr.errors import InputError
 from ilr.run_directory import atomic_write
+from ilr.runs import plain_json
+from ilr.runs.readers import read_json
 
 START = "start"
 
@@ -93,12 +93,12 @@ class Analysis:
     def write(self, path: Path) -> None:
         """Write everything as JSON."""
         with atomic_write(path) as file:
-            file.write(json.dumps(asdict(self), indent=1, allow_nan=False) + "\n")
+            file.write(plain_json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> "Analysis":
         """Read back what `write` wrote; raises `InputError` for another file."""
-        try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, TypeError, ValueError) as error:
-            raise InputError(f"{path} is not an analysis: {error}") from None
+        from ilr.runs.schema import AnalysisFile  # only here, as pydantic takes time to load
+
+        found = read_json(path, AnalysisFile)
+        return cls(**{field.name: getattr(found, field.name) for field in fields(cls)})

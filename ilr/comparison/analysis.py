@@ -12,7 +12,7 @@ from ilr.comparison import SMALLEST_EFFECT
 from ilr.comparison.arms import Arm, choose_baseline, group
 from ilr.comparison.evaluation import Evaluation, choose_split, evaluate
 from ilr.comparison.resampling import bootstrap_interval
-from ilr.comparison.runs import Curve, find_runs, read_curve
+from ilr.comparison.runs import Curve, find_runs, read_all
 from ilr.comparison.statistics import Effects, SeedNoise, effects, verdicts
 from ilr.comparison.table import comparison_table, diverged_table
 from ilr.errors import InputError
@@ -31,6 +31,8 @@ class Comparison:
     diverged: pd.DataFrame
     curves: dict[Path, Curve]
     unfinished: tuple[Path, ...]
+    stopped: tuple[Path, ...]
+    damaged: tuple[str, ...]
     repeated: tuple[Path, ...]
 
     @property
@@ -55,18 +57,24 @@ def compare(
     """
     if not smallest > 0:
         raise InputError(f"--delta must be above 0, got {smallest}")
-    runs, unfinished = find_runs(paths)
+    found = find_runs(paths)
+    with_result = [run for run in found.runs if run.status == "finished"]
+    readings, unreadable = read_all(with_result)
+    runs = [run for run in found.runs if run.status == "diverged" or run.path in readings]
+    damaged = (*found.damaged, *unreadable)
     if not runs:
-        raise InputError(f"no finished run found ({len(unfinished)} unfinished)")
+        left_out = f"{len(found.unfinished)} unfinished"
+        left_out += f", {len(found.stopped)} stopped before the last step" if found.stopped else ""
+        raise InputError("; ".join([f"no finished run found ({left_out})", *damaged]))
     arms, repeated = group(runs)
     reference = choose_baseline(arms, baseline)
     ranked = [arm for arm in arms if not arm.diverged]
     ranked_runs = [run for arm in ranked for run in arm.runs.values()]
-    evaluation = evaluate(ranked, choose_split(ranked_runs, split))
+    evaluation = evaluate(ranked, choose_split(ranked_runs, split), readings)
     index = ranked.index(reference)
     result, noise = effects(evaluation.amounts, evaluation.weights, index)
     bootstrap = bootstrap_interval(evaluation.amounts, evaluation.weights, index)
-    curves = {run.path: read_curve(run) for run in ranked_runs}
+    curves = {run.path: readings[run.path].curve for run in ranked_runs}
     verdict = [str(word) for word in np.atleast_1d(verdicts(result, smallest))]
     return Comparison(
         evaluation=evaluation,
@@ -77,6 +85,8 @@ def compare(
         table=comparison_table(evaluation, index, result, bootstrap, verdict, curves),
         diverged=diverged_table([arm for arm in arms if arm.diverged]),
         curves=curves,
-        unfinished=tuple(unfinished),
+        unfinished=found.unfinished,
+        stopped=found.stopped,
+        damaged=damaged,
         repeated=tuple(repeated),
     )

@@ -44,7 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Compare, print and write; the exit code of the command."""
+    """Compare, print and write; the exit code: 0 all compared, 1 a run was left out as its files are damaged, 2."""
     parser = ArgumentParser(prog="ilr compare", description=__doc__, exit_on_error=False, allow_abbrev=False)
     add_arguments(parser)
     try:
@@ -68,4 +68,6 @@ def _run(options: Namespace) -> int:
     write(comparison, directory, options.tensorboard)
     show(comparison)
     print(f"\nTable and plots: {directory}")
-    return 0
+    for line in comparison.damaged:
+        print(f"ilr compare: left out: {line}", file=sys.stderr)
+    return 1 if comparison.damaged else 0

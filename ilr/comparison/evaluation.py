@@ -1,13 +1,14 @@
 """The likelihoods of all ranked arms on one text, as one array, after checking that they may be compared."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from ilr.comparison.arms import Arm
-from ilr.comparison.runs import Documents, Figure, Run, Seeds, Split, read_documents
+from ilr.comparison.runs import Documents, Figure, Reading, Run, Seeds, Split
 from ilr.errors import InputError
 
 
@@ -45,22 +46,20 @@ def choose_split(runs: Sequence[Run], asked: Literal["auto", "validation", "test
     return asked
 
 
-def evaluate(arms: Sequence[Arm], split: Split) -> Evaluation:
-    """Read the documents of every run of these arms; refuse what was not evaluated on the same text."""
+def evaluate(arms: Sequence[Arm], split: Split, readings: Mapping[Path, Reading]) -> Evaluation:
+    """Lay the documents of every run of these arms side by side; refuse what was not evaluated on the same text."""
     runs = [run for arm in arms for run in arm.runs.values()]
     _check_same_text(runs, split)
     tokenizers = {run.tokenizer_hash for run in runs}
     same_tokens = len(tokenizers) == 1
     seeds = tuple(sorted({seeds for arm in arms for seeds in arm.runs}))
-    reference = read_documents(runs[0], split)
+    reference = readings[runs[0].path].documents[split]
     nll = np.full((len(arms), len(seeds), len(reference.nll)), np.nan)
     warnings = []
     for i, arm in enumerate(arms):
         for key, run in arm.runs.items():
-            documents = read_documents(run, split)
+            documents = readings[run.path].documents[split]
             _check_same_documents(reference, documents, runs[0], run, same_tokens)
-            if not np.isfinite(documents.nll).all():
-                raise InputError(f"{run.path}: documents.parquet holds a {split} NLL that is not a number")
             nll[i, seeds.index(key)] = documents.nll
             warnings += _check_summary(run, split, documents)
     if not same_tokens:

@@ -17,6 +17,7 @@ def notes(comparison: Comparison) -> list[str]:
         *_noise(comparison),
         *_terms(comparison),
         *(f"Warning: {warning}." for warning in comparison.evaluation.warnings),
+        *(f"Warning: left out, its files cannot be used: {line}." for line in comparison.damaged),
         *_cost(comparison),
         *_left_out(comparison),
     ]
@@ -86,6 +87,9 @@ def _left_out(comparison: Comparison) -> Iterator[str]:
             for row in comparison.diverged.itertuples()
         ]
         yield f"Diverged, listed and not ranked: {', '.join(described)}."
+    if comparison.stopped:
+        names = [str(path) for path in comparison.stopped]
+        yield f"Stopped before their last step, can go on, not compared ({len(names)}): {_some(names)}."
     if comparison.unfinished:
         names = [str(path) for path in comparison.unfinished]
         yield f"Unfinished, not compared ({len(names)}): {_some(names)}."

@@ -12,6 +12,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from ilr.comparison.analysis import Comparison
 from ilr.comparison.arms import Arm
 from ilr.comparison.styles import GREY, Style, add_legend, arm_styles, type_size
+from ilr.comparison.table import perplexity
 
 _VERDICT_STYLES = {
     "better": ("#0072B2", "o"),
@@ -27,6 +28,9 @@ _TYPE: dict[Any, Any] = {
     "savefig.dpi": 150,
 }
 _SIZE = (8.2, 4.2)
+
+BEYOND = 1e100
+"""A figure that is not drawn: no axis could show it beside others. The table has it."""
 
 
 def draw(comparison: Comparison, most_effects: int | None = None) -> dict[str, Figure]:
@@ -47,6 +51,8 @@ def curves(comparison: Comparison, against: Literal["tokens", "training_flops"])
     halfway, ends = [], []
     for arm in comparison.evaluation.arms:
         spent, low, mean, high = _mean_curve(comparison, arm, against)
+        drawn = high < BEYOND
+        spent, low, mean, high = spent[drawn], low[drawn], mean[drawn], high[drawn]
         if not len(spent):
             continue
         style = styles[arm.label]
@@ -76,11 +82,13 @@ def by_parameters(comparison: Comparison) -> Figure:
     parameters = comparison.table["parameters"].to_numpy(float)
     scores, spreads = _final(comparison)
     for label, size, score, spread in zip(styles, parameters, scores, spreads, strict=True):
+        if not score < BEYOND:
+            continue
         style = styles[label]
         axes.errorbar(
             size,
             score,
-            yerr=spread if style.named and not np.isnan(spread) else None,
+            yerr=spread if style.named and spread < BEYOND else None,
             fmt=style.marker,
             color=style.colour,
             markersize=8 if style.named else 5,
@@ -88,8 +96,9 @@ def by_parameters(comparison: Comparison) -> Figure:
             label=label if style.named else None,
         )
     front = pareto_front(parameters, scores)
+    front = front[scores[front] < BEYOND]
     edge = np.append(front, front[-1:])  # the best stays unbeaten up to the largest
-    reach = np.append(parameters[front], parameters.max())
+    reach = np.append(parameters[front], [parameters.max()] * bool(len(front)))
     axes.step(reach, scores[edge], where="post", color="black", linestyle=":", label="Pareto front")
     axes.set_xlabel("parameters")
     axes.set_ylabel(f"{comparison.evaluation.split} {_quantity(comparison)}")
@@ -164,7 +173,7 @@ def _mean_curve(
         return (np.empty(0),) * 4
     figure = comparison.evaluation.figure
     scores = np.array([np.interp(spent, getattr(curve, against), curve.scores(figure)) for curve in every])
-    shown = np.exp if figure == "nats per token" else np.asarray
+    shown = perplexity if figure == "nats per token" else np.asarray
     return spent, shown(scores.min(0)), shown(scores.mean(0)), shown(scores.max(0))
 
 
@@ -177,8 +186,8 @@ def _final(comparison: Comparison) -> tuple[np.ndarray, np.ndarray]:
     if _quantity(comparison) == "bits per byte":
         columns = comparison.table["bits_per_byte"], comparison.table["bits_per_byte_sd"]
     else:
-        perplexity = comparison.table["perplexity"]
-        columns = perplexity, perplexity * comparison.table["nll_sd"]  # first order: d exp(x) = exp(x) dx
+        score = comparison.table["perplexity"]
+        columns = score, score * comparison.table["nll_sd"]  # first order: d exp(x) = exp(x) dx
     return columns[0].to_numpy(float), columns[1].to_numpy(float)
 
 

@@ -85,19 +85,19 @@ def _escape(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _cell(key: str, pattern: str = "{}") -> Callable[[Row], str]:
-    return lambda row: _special(row[key]) or pattern.format(row[key])
+def _cell(key: str, pattern: str = "{}", infinite: str = "infinite") -> Callable[[Row], str]:
+    return lambda row: _special(row[key], infinite) or pattern.format(row[key])
 
 
-def _scaled(key: str) -> Callable[[Row], str]:
+def _scaled(key: str, infinite: str = "infinite") -> Callable[[Row], str]:
     scale = EngFormatter(places=2)
-    return lambda row: _special(row[key]) or scale(row[key])
+    return lambda row: _special(row[key], infinite) or scale(row[key])
 
 
-def _special(value: object) -> str:
+def _special(value: object, infinite: str) -> str:
     """What stands for a value that is no plain number or text, else nothing."""
     if value in (None, "", math.inf):
-        return "not reached" if value == math.inf else _NOTHING
+        return infinite if value == math.inf else _NOTHING
     return _NOTHING if isinstance(value, float) and math.isnan(value) else ""
 
 
@@ -131,8 +131,8 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("FLOPs/token", _scaled("flops_per_token")),
     ("tokens", _scaled("tokens")),
     ("training FLOPs", _scaled("training_flops")),
-    ("FLOPs to baseline", _scaled("flops_to_baseline")),
-    ("seconds to baseline", _cell("seconds_to_baseline", "{:.1f}")),
+    ("FLOPs to baseline", _scaled("flops_to_baseline", "not reached")),
+    ("seconds to baseline", _cell("seconds_to_baseline", "{:.1f}", "not reached")),
     ("tokens/s", _scaled("tokens_per_second")),
     ("held equal", _cell("held_equal")),
 )

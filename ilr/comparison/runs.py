@@ -1,26 +1,23 @@
 """What a run leaves in its directory, read back: summary, validation curve, likelihood per document."""
 
-import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as arrow
-import pyarrow.parquet as parquet
-import yaml
 
 from ilr.errors import InputError
-
-try:
-    from yaml import CSafeLoader as YAMLLoader
-except ImportError:  # a PyYAML built without libyaml: the same, slower
-    from yaml import SafeLoader as YAMLLoader  # type: ignore[assignment]
+from ilr.runs.files import MissingFile
+from ilr.runs.plain_yaml import read_mapping
+from ilr.runs.readers import read_json, read_jsonl, validated
+from ilr.runs.schema import Result, Summary, ValidationPoint
+from ilr.runs.tables import read_documents as read_table
 
 Split = Literal["validation", "test"]
 Figure = Literal["nats per token", "bits per byte"]
+SPLITS: tuple[Split, ...] = ("validation", "test")
 SUMMARY, HISTORY, DOCUMENTS, CONFIG = "summary.json", "history.jsonl", "documents.parquet", "config.yaml"
 
 
@@ -36,8 +33,7 @@ class Seeds:
 class Run:
     """One finished run: the part of its summary that a comparison needs.
 
-    Field names are the keys of `summary.json`; those with a default may be absent there. A diverged
-    run has null where a figure would be.
+    Field names are the keys of `summary.json`. A diverged run has null where a figure would be.
     """
 
     path: Path
@@ -94,77 +90,108 @@ class Documents:
     nll: np.ndarray  # sum over its tokens, in nats
 
 
-_DOCUMENT_COLUMNS = [column.name for column in fields(Documents)]
+@dataclass(frozen=True)
+class Reading:
+    """What a run leaves beside its summary: its documents by split, and its curve."""
+
+    documents: dict[Split, Documents]
+    curve: Curve
 
 
-def find_runs(paths: Iterable[Path]) -> tuple[list[Run], list[Path]]:
-    """All finished or diverged runs at or below these paths, and the directories of the unfinished ones."""
-    finished: list[Run] = []
+@dataclass(frozen=True)
+class Found:
+    """What lies below some directories: runs that ended, directories of those that did not, and for each run
+    that cannot be read the line that says why.
+    """
+
+    runs: tuple[Run, ...]
+    unfinished: tuple[Path, ...] = ()
+    stopped: tuple[Path, ...] = ()
+    damaged: tuple[str, ...] = ()
+
+
+def find_runs(paths: Iterable[Path]) -> Found:
+    """All runs at or below these paths, by how they ended."""
+    runs: list[Run] = []
     unfinished: list[Path] = []
+    stopped: list[Path] = []
+    damaged: list[str] = []
     for directory in sorted({found.resolve() for path in paths for found in _run_directories(path)}):
-        summary = _summary(directory)
-        if summary is None:
+        try:
+            summary = read_json(directory / SUMMARY, Summary)
+            if summary.status == "stopped":
+                stopped.append(directory)
+            else:
+                runs.append(
+                    _run(
+                        directory,
+                        validated(summary.model_dump(exclude_unset=True), Result, directory / SUMMARY),
+                    )
+                )
+        except MissingFile:
             unfinished.append(directory)
-        else:
-            finished.append(_run(directory, summary))
-    return finished, unfinished
+        except InputError as error:
+            damaged.append(str(error))
+    return Found(tuple(runs), tuple(unfinished), tuple(stopped), tuple(damaged))
+
+
+def read_all(runs: Iterable[Run]) -> tuple[dict[Path, Reading], list[str]]:
+    """Documents and curve of each run with a result, by its path; and for each that cannot be read the line
+    that says why.
+    """
+    readings: dict[Path, Reading] = {}
+    damaged: list[str] = []
+    for run in runs:
+        try:
+            documents = read_documents(run)
+            for split in SPLITS:
+                if run.loss(split) is not None and split not in documents:
+                    raise InputError(f"{run.path / DOCUMENTS} has no document of the split {split!r}")
+            readings[run.path] = Reading(documents, read_curve(run))
+        except InputError as error:
+            damaged.append(str(error))
+    return readings, damaged
 
 
 def read_curve(run: Run) -> Curve:
     """The validations of a run, in order of tokens; empty where a run kept no history."""
-    path = run.path / HISTORY
-    if not path.exists():
-        return Curve(*np.empty((4, 0)))
-    # Most lines are training points. Parsing only the others, and those in one go, keeps 300 runs quick.
-    lines = path.read_text(encoding="utf-8").split("\n")
-    validations = [line for line in lines if '"val/loss"' in line]
     try:
-        points = json.loads(f"[{','.join(validations)}]")
-        rows = [
-            (
-                point["tokens"],
-                point["training_flops"],
-                point["val/loss"],
-                point.get("val/bits_per_byte", np.nan),
-            )
-            for point in points
-        ]
-    except json.JSONDecodeError:
-        number = next(i for i, line in enumerate(lines, 1) if line in validations and not _is_json(line))
-        raise InputError(f"{path}, line {number}, is not JSON") from None
-    except KeyError as error:
-        raise InputError(f"{path}: a validation lacks the key {error}") from None
-    return Curve(*np.array(sorted(rows), dtype=float).reshape(-1, 4).T)
+        # Most lines are training points. Parsing only the others keeps 300 runs quick.
+        points = read_jsonl(run.path / HISTORY, ValidationPoint, containing='"val/loss"')
+    except MissingFile:
+        return Curve(*np.empty((4, 0)))
+    rows = [(point.tokens, point.training_flops, point.val_loss, point.val_bits_per_byte) for point in points]
+    return Curve(*np.array(sorted(rows, key=lambda row: row[:2]), dtype=float).reshape(-1, 4).T)
 
 
 def read_options(run: Run) -> dict[str, str]:
     """The options that a run was started with, flat (`model.width`) and as text; none if unreadable."""
     try:
-        tree = yaml.load((run.path / CONFIG).read_text(encoding="utf-8"), YAMLLoader)
-    except (OSError, ValueError, yaml.YAMLError):
+        return dict(_flat("", read_mapping(run.path / CONFIG, "configuration")))
+    except InputError:
         return {}
-    return dict(_flat("", tree))
 
 
-def read_documents(run: Run, split: Split) -> Documents:
-    """The documents of a split, sorted by name."""
+def read_documents(run: Run) -> dict[Split, Documents]:
+    """The documents of each split that was scored, sorted by name."""
     path = run.path / DOCUMENTS
     try:
-        with parquet.ParquetFile(path) as file:
-            missing = sorted({"split", *_DOCUMENT_COLUMNS} - set(file.schema_arrow.names))
-            if missing:
-                raise InputError(f"{path} lacks the column(s) {', '.join(missing)}")
-            table = file.read(["split", *_DOCUMENT_COLUMNS])
-    except FileNotFoundError:
+        columns = read_table(path)
+    except MissingFile:
         raise InputError(f"{run.path} has no {DOCUMENTS}; it is needed to pair runs by document") from None
-    except (OSError, arrow.ArrowException) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
-    columns = {name: table[name].to_numpy() for name in table.column_names}
-    chosen = np.flatnonzero(columns["split"] == split)
-    if not len(chosen):
-        raise InputError(f"{path} has no document of the split {split!r}")
-    chosen = chosen[np.argsort(columns["document"][chosen], kind="stable")]
-    return Documents(*(columns[name][chosen] for name in _DOCUMENT_COLUMNS))
+    found: dict[Split, Documents] = {}
+    for split in SPLITS:
+        chosen = np.flatnonzero(columns["split"] == split)
+        if len(chosen):
+            chosen = chosen[np.argsort(columns["document"][chosen], kind="stable")]
+            found[split] = Documents(
+                *(columns[name][chosen] for name in ("document", "tokens", "bytes", "nll"))
+            )
+            if not np.isfinite(found[split].nll).all():
+                raise InputError(
+                    f"{path}: nll: got a {split} value that is no number, allowed: finite numbers"
+                )
+    return found
 
 
 def _run_directories(path: Path) -> list[Path]:
@@ -181,42 +208,15 @@ def _run_directories(path: Path) -> list[Path]:
     return [candidate for candidate in candidates if candidate not in above]
 
 
-def _summary(directory: Path) -> dict[str, Any] | None:
-    """A complete summary, or None where the run has not ended."""
-    try:
-        summary = json.loads((directory / SUMMARY).read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
-        return None
-    complete = isinstance(summary, dict) and summary.get("status") in ("finished", "diverged")
-    return summary if complete else None
-
-
-def _run(directory: Path, summary: dict[str, Any]) -> Run:
-    values = {}
-    for key in fields(Run):
-        if key.name == "path":
-            continue
-        if key.name in summary:
-            values[key.name] = summary[key.name]
-        elif key.default is not None:
-            raise InputError(f"{directory / SUMMARY} lacks the key {key.name!r}")
-    try:
-        values["seeds"] = Seeds(init=values["seeds"]["init"], data=values["seeds"]["data"])
-    except (KeyError, TypeError):
-        raise InputError(f"{directory / SUMMARY}: 'seeds' must hold 'init' and 'data'") from None
-    run = Run(path=directory, **values)
+def _run(directory: Path, summary: Result) -> Run:
+    values = {
+        name: getattr(summary, name) for name in Run.__dataclass_fields__ if name not in ("path", "seeds")
+    }
+    run = Run(path=directory, seeds=Seeds(summary.seeds.init, summary.seeds.data), **values)
     # A loss that is not a number never counts as a result, whatever the run says of itself.
     losses = [loss for loss in (run.val_loss, run.test_loss) if loss is not None]
     broken = run.status == "finished" and (run.val_loss is None or not np.isfinite(losses).all())
     return replace(run, status="diverged") if broken else run
-
-
-def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except json.JSONDecodeError:
-        return False
-    return True
 
 
 def _flat(prefix: str, tree: object) -> Iterator[tuple[str, str]]:

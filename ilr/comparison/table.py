@@ -36,7 +36,7 @@ def comparison_table(
                 "figure": evaluation.figure,
                 "nll_mean": score[i] if per_token else np.nan,
                 "nll_sd": _sd(evaluation.scores[i]) if per_token else np.nan,
-                "perplexity": np.exp(score[i]) if per_token else np.nan,
+                "perplexity": perplexity(score[i]) if per_token else np.nan,
                 "bits_per_byte": np.nanmean(evaluation.bits_per_byte[i]),
                 "bits_per_byte_sd": _sd(evaluation.bits_per_byte[i]),
                 "delta": np.nan if is_baseline else result.difference[i],
@@ -54,6 +54,12 @@ def comparison_table(
         )
     order = np.argsort(score, kind="stable")
     return pd.DataFrame([rows[i] for i in order])
+
+
+def perplexity(loss: np.ndarray) -> np.ndarray:
+    """Perplexities of losses in nats per token; infinite above about 709."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(loss))
 
 
 def diverged_table(arms: Sequence[Arm]) -> pd.DataFrame:

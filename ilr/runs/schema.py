@@ -5,7 +5,7 @@ Numbers that may be infinite or no number are `Figure`s: the run says so itself,
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Count = Annotated[int, Field(ge=0, le=10**36)]
 """Tokens, bytes, parameters, FLOPs: all the FLOPs of the world stay below the limit."""
@@ -131,3 +131,34 @@ class Settings(Schema):
     data: dict[str, Any] = {}
     trainer: dict[str, Any] = {}
     seed_everything: Any = None
+
+
+class AnalysisFile(Schema):
+    """analysis.json: figures of each visit, and matrices over start state and visits."""
+
+    label: str
+    schedule: list[Any]
+    layers: list[Index]
+    iterations: list[Count]
+    weights: list[Count]
+    tokens: Count
+    attention_tokens: Count
+    jacobian_positions: Count
+    figures: dict[str, list[Figure]]
+    cosine: list[list[Figure]]
+    cka: list[list[Figure]]
+    checkpoint: str = ""
+    step: Count | None = None
+
+    @model_validator(mode="after")
+    def _as_many_as_visits(self) -> "AnalysisFile":
+        visits = len(self.layers)
+        lengths = {len(self.iterations), len(self.weights), *map(len, self.figures.values())}
+        if lengths != {visits}:
+            raise ValueError(
+                f"as many entries as the {visits} layers, in iterations, weights and each figure"
+            )
+        for matrix in (self.cosine, self.cka):
+            if [len(row) for row in matrix] not in ([], [visits + 1] * (visits + 1)):
+                raise ValueError(f"matrices of {visits + 1} rows and columns")
+        return self

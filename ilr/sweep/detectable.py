@@ -9,7 +9,7 @@ from scipy import stats
 
 from ilr.comparison.arms import choose_baseline, group
 from ilr.comparison.evaluation import choose_split, evaluate
-from ilr.comparison.runs import find_runs
+from ilr.comparison.runs import find_runs, read_all
 from ilr.comparison.statistics import CONFIDENCE, seed_noise
 
 POWER = 0.8
@@ -42,11 +42,14 @@ def assumed(seed_sd: float | None) -> Noise:
 
 def measured(directories: Sequence[Path]) -> Noise | None:
     """The noise of finished runs, or None where they are too few to tell: two arms with two seeds."""
-    runs, _ = find_runs(directories)
+    found = find_runs(directories).runs
+    readings, _ = read_all(run for run in found if run.status == "finished")
+    runs = [run for run in found if run.status == "diverged" or run.path in readings]
     arms = [arm for arm in group(runs)[0] if not arm.diverged and len(arm.runs) > 1]
     if len(arms) < 2:
         return None
-    evaluation = evaluate(arms, choose_split([run for arm in arms for run in arm.runs.values()], "auto"))
+    split = choose_split([run for arm in arms for run in arm.runs.values()], "auto")
+    evaluation = evaluate(arms, split, readings)
     scores = evaluation.scores
     noise = seed_noise(scores, ~np.isnan(scores))
     if not np.isfinite(noise.residual_variance):
