@@ -47,6 +47,7 @@ IDENTITY = (
     "column",
     "splits",
     "split_seed",
+    "duplicates",
 )
 """Data options that decide which text is read: where one changes, the run's own tokenizer must be given."""
 

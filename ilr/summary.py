@@ -3,6 +3,7 @@
 import math
 import zlib
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 import lightning as L
@@ -119,6 +120,8 @@ def summarise(
         "config_hash": effective_hash(module, settings),
         "corpus_hash": data.manifest.corpus_hash,
         "split_hashes": {split: info.hash for split, info in data.manifest.splits.items()},
+        "duplicates": {split: asdict(found) for split, found in data.manifest.duplicates.items()},
+        "dropped_duplicates": data.manifest.dropped_duplicates,
         "tokenizer_hash": data.manifest.tokenizer_hash,
         "vocab_size": module.config.vocab_size,
         **git_state(),

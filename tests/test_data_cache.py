@@ -73,6 +73,44 @@ def test_where_the_text_lies_does_not_matter_but_its_division_does(corpus: Path,
     assert keys[0] == keys[1] != keys[2]
 
 
+FILES = ["train.tokens", "validation.tokens", "test.documents.npy", "test.twins.npy", "tokenizer.json"]
+
+
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+@pytest.mark.parametrize("place", [0.0, 0.5, 0.99])
+def test_a_flipped_bit_in_any_prepared_file_is_noticed_and_made_again(
+    corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, place: float
+) -> None:
+    """Right numbers, point 18: sizes and times may be as before."""
+    first = ready(corpus, tmp_path / "cache")
+    path = tmp_path / "cache" / first.manifest.key / name
+    whole, before = path.read_bytes(), path.stat()
+    flipped = bytearray(whole)
+    flipped[int(place * len(whole))] ^= 4
+    path.write_bytes(flipped)
+    if name != "manifest.json":
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1000))
+    capfd.readouterr()
+    again = ready(corpus, tmp_path / "cache")
+    said = capfd.readouterr().err
+    assert said.count("incomplete or damaged, preparing again") == 1
+    assert name == "manifest.json" or f"{name} is not as it was written" in said
+    assert again.manifest == first.manifest
+    assert path.read_bytes() == whole
+    ready(corpus, tmp_path / "cache")
+    assert "cache hit" in capfd.readouterr().err
+
+
+def test_prepared_data_are_read_whole_once_in_a_process(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right numbers, point 18: checking costs one reading a start."""
+    ready(corpus, tmp_path / "cache")
+    ready(corpus, tmp_path / "cache")
+    monkeypatch.setattr("ilr.data.manifest.file_info", None)
+    ready(corpus, tmp_path / "cache")
+
+
 @pytest.mark.parametrize("damage", ["truncated stream", "missing table", "edited manifest", "no manifest"])
 def test_a_damaged_cache_is_noticed_and_made_again(
     corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], damage: str

@@ -6,11 +6,11 @@ from ilr.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ilr.data.blocks import NO_BLOCK as NO_BLOCK
+    from ilr.data.manifest import Manifest as Manifest
     from ilr.data.module import TextData as TextData
     from ilr.data.tokens import DocumentTable as DocumentTable
-    from ilr.data.tokens import Manifest as Manifest
 
 __getattr__ = lazy_names(
     "ilr.data",
-    {"TextData": "module", "NO_BLOCK": "blocks", "DocumentTable": "tokens", "Manifest": "tokens"},
+    {"TextData": "module", "NO_BLOCK": "blocks", "DocumentTable": "tokens", "Manifest": "manifest"},
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ilr.data.tokens import Manifest, read_manifest
+from ilr.data.manifest import Manifest, changed_file, read_manifest
 from ilr.errors import InputError
 from ilr.progress import say
 
@@ -19,24 +19,27 @@ def cache_directory(given: str | None) -> Path:
 
 
 def fetch(cache: Path, key: str, build: Callable[[Path], Manifest]) -> Manifest:
-    """The manifest of the prepared directory of this key, built first if it is not there and whole.
+    """The manifest of the prepared directory of this key, built first if it is not there or not as it was written.
 
     `build(directory)` fills an empty directory and gives the manifest, which is written last; then the
     directory gets its name. Says whether it was a hit. Two processes build once: the other waits.
     InputError when the cache cannot be written.
     """
     target = cache / key
-    if (manifest := read_manifest(target)) is not None:
+    if (manifest := intact(target)) is not None:
         say(f"data: cache hit, key {key} in {cache}")
         return manifest
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with file_lock(cache / f"{key}.lock", f"data: another process prepares key {key}, waiting for it"):
-            if (manifest := read_manifest(target)) is not None:
+            if (manifest := intact(target)) is not None:
                 say(f"data: cache hit, key {key} in {cache}, just prepared by another process")
                 return manifest
             if target.exists():
-                say(f"data: the cache of key {key} in {cache} is incomplete or damaged, preparing again")
+                say(
+                    f"data: the cache of key {key} in {cache} is incomplete or damaged, preparing again: "
+                    f"{damage(target)}"
+                )
                 shutil.rmtree(target)
             else:
                 say(f"data: cache miss, preparing key {key} in {cache}")
@@ -46,6 +49,23 @@ def fetch(cache: Path, key: str, build: Callable[[Path], Manifest]) -> Manifest:
             f"cannot write prepared data in {cache}: {error.strerror or error}; "
             "make room or give another --data.cache_dir (or $ILR_CACHE)"
         ) from error
+
+
+def intact(directory: Path) -> Manifest | None:
+    """The manifest of a prepared directory in which every byte is as it was written; None for any other."""
+    manifest = read_manifest(directory)
+    return None if manifest is None or changed_file(directory, manifest) is not None else manifest
+
+
+def damage(directory: Path) -> str:
+    """What is wrong with a directory that is not intact."""
+    manifest = read_manifest(directory)
+    changed = None if manifest is None else changed_file(directory, manifest)
+    return (
+        "files are missing, cut short or changed"
+        if changed is None
+        else f"{changed} is not as it was written"
+    )
 
 
 def _build(target: Path, build: Callable[[Path], Manifest]) -> Manifest:

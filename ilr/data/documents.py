@@ -1,7 +1,7 @@
 """Where documents begin and end, and which split each belongs to."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from ilr.data.order import permutation
 from ilr.errors import InputError
 
 SPLITS = ("train", "validation", "test")
+EVALUATED = SPLITS[1:]
 FEWEST_DOCUMENTS = 20
 """Fewer documents than this are cut into pseudo-documents."""
 PSEUDO_CHARACTERS = 8192
@@ -213,17 +214,6 @@ def assign_splits(
         assigned[places[start:end]] = index
         start = end
     return assigned
-
-
-def count(documents: Iterable[str | None]) -> tuple[int, int]:
-    """How many documents there are, and how many bytes of UTF-8."""
-    number, size = 0, 0
-    for piece in documents:
-        if piece is None:
-            number += 1
-        else:
-            size += utf8_bytes(piece)
-    return number, size
 
 
 def utf8_bytes(text: str) -> int:

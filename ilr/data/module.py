@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities import rank_zero_only
@@ -38,6 +38,8 @@ class TextData(LightningDataModule):
         split_seed: Seed of the assignment of documents to splits; not the data seed.
         validation: Corpus to validate on, instead of a share of `corpus`.
         test: Corpus to test on, instead of a share of `corpus`.
+        duplicates: What to do with training documents whose text also stands in validation or test: keep
+            them, with a warning, or drop them from training.
         tokenizer: A tokenizer.json to use instead of training one.
         separator_token: Token of the given tokenizer that stands after each document.
         vocab_size: Entries of the tokenizer to train; a small text gives fewer.
@@ -67,6 +69,7 @@ class TextData(LightningDataModule):
         split_seed: int = 0,
         validation: str | list[str] | None = None,
         test: str | list[str] | None = None,
+        duplicates: Literal["keep", "drop"] = "keep",
         tokenizer: str | None = None,
         separator_token: str = "<|endoftext|>",
         vocab_size: int = 4096,
@@ -97,6 +100,7 @@ class TextData(LightningDataModule):
             tokenizer=tokenizer,
             separator_token=separator_token,
             vocab_size=vocab_size,
+            duplicates=duplicates,
         )
         self.contexts = contexts_of(context, eval_contexts)
         check_least(1, max_documents=max_documents, max_train_tokens=max_train_tokens)
@@ -141,6 +145,8 @@ class TextData(LightningDataModule):
         self.tokenizer: Tokenizer = self._prepared.tokenizer
         self.vocab_size_actual = self.manifest.vocab_size
         self.separator_id = self.manifest.separator_id
+        for warning in self._prepared.warnings():
+            rank_zero_only(say)(warning)
         self._ready = True
 
     @property

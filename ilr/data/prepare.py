@@ -11,19 +11,29 @@ from tokenizers import Tokenizer
 from ilr.data.cache import fetch
 from ilr.data.corpora import Pieces, Source, combine
 from ilr.data.documents import (
+    EVALUATED,
     FEWEST_DOCUMENTS,
     PSEUDO_CHARACTERS,
     SPLITS,
     Boundaries,
     NonEmpty,
     assign_splits,
-    count,
     first_documents,
     join_rows,
     pseudo_documents,
     select,
 )
+from ilr.data.duplicates import (
+    DROPPED,
+    Digests,
+    census,
+    digests_of,
+    drop_from_train,
+    duplicates,
+    twins,
+)
 from ilr.data.encoding import encode_documents
+from ilr.data.manifest import Duplicates, Manifest, SplitInfo, file_info
 from ilr.data.recipe import Recipe
 from ilr.data.tokenizer import (
     load_tokenizer,
@@ -32,7 +42,14 @@ from ilr.data.tokenizer import (
     train_tokenizer,
     vocabulary_size,
 )
-from ilr.data.tokens import TOKENIZER, Manifest, SplitInfo, SplitWriter, smallest_dtype, split_files
+from ilr.data.tokens import (
+    TOKENIZER,
+    SplitWriter,
+    read_table,
+    smallest_dtype,
+    split_files,
+    twins_path,
+)
 from ilr.errors import InputError
 from ilr.progress import progress_bar, say
 
@@ -61,6 +78,7 @@ def prepare(recipe: Recipe, cache: Path) -> Manifest:
         "max_documents": recipe.max_documents,
         "splits": [*recipe.splits, recipe.split_seed],
         "separator": recipe.separator_token,
+        "duplicates": recipe.duplicates,
         "tokenizer": tokenizer or ["bpe", recipe.vocab_size],
     }
     key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:20]
@@ -76,20 +94,21 @@ class _Documents:
         self._sources, self._recipe = sources, recipe
         self.pseudo = False
         boundaries, non_empty = Boundaries(recipe.document), NonEmpty()
-        self.number, self.bytes = count(self._read(boundaries, non_empty))
+        found = census(self._read(boundaries, non_empty))
         if boundaries.by_pattern and boundaries.matches == 0:
             raise InputError(
                 f"--data.document {recipe.document!r} is none of file, line, paragraph, and as a regular "
                 f"expression it matches no line of --data.{role}"
             )
-        if self.number < FEWEST_DOCUMENTS:
-            self.pseudo, found = True, self.number
-            self.number, self.bytes = count(self)
+        if found.number < FEWEST_DOCUMENTS:
+            self.pseudo, few = True, found.number
+            found = census(self)
             say(
-                f"data: {role} has {found} document{'s' * (found != 1)}, fewer than {FEWEST_DOCUMENTS}: cut "
-                f"at line ends into {self.number} pseudo-documents of about {PSEUDO_CHARACTERS} characters "
+                f"data: {role} has {few} document{'s' * (few != 1)}, fewer than {FEWEST_DOCUMENTS}: cut "
+                f"at line ends into {found.number} pseudo-documents of about {PSEUDO_CHARACTERS} characters "
                 "(some 2,048 tokens), split contiguously"
             )
+        self.number, self.bytes, self.digests = found.number, found.bytes, found.digests
         if self.number == 0:
             raise InputError(f"--data.{role} has no text in it")
         self.skipped = non_empty.skipped
@@ -123,6 +142,10 @@ def _build(
     """Fill the directory; the manifest is returned, not written."""
     corpora = {role: _Documents(role, group, recipe) for role, group in sources.items()}
     assigned = _assignment(recipe, corpora)
+    digests = {role: documents.digests for role, documents in corpora.items()}
+    dropped = drop_from_train(digests, assigned) if recipe.duplicates == "drop" else 0
+    if dropped:
+        say(f"data: {dropped} documents of train left out, as they also stand in validation or test")
     if content is None:
         tokenizer = _trained_tokenizer(recipe, corpora["corpus"], assigned["corpus"])
     else:
@@ -130,6 +153,7 @@ def _build(
     separator = separator_of(tokenizer, recipe.separator_token)
     tokenizer.save(str(directory / TOKENIZER))
     splits = _encode(directory, corpora, assigned, tokenizer, separator)
+    found = _find_duplicates(directory, digests, assigned)
     for split, info in splits.items():
         say(f"data: {split}: {info.documents} documents, {info.tokens} tokens, {info.bytes} bytes")
     return Manifest(
@@ -144,7 +168,9 @@ def _build(
         pseudo_documents=corpora["corpus"].pseudo,
         skipped_documents=sum(documents.skipped for documents in corpora.values()),
         splits=splits,
-        file_sizes={path.name: path.stat().st_size for path in split_files(directory)},
+        duplicates=found,
+        dropped_duplicates=dropped,
+        files={path.name: file_info(path) for path in split_files(directory)},
     )
 
 
@@ -175,6 +201,20 @@ def _assignment(recipe: Recipe, corpora: dict[str, _Documents]) -> dict[str, NDA
     return assigned
 
 
+def _find_duplicates(
+    directory: Path, digests: dict[str, Digests], assigned: dict[str, NDArray[np.uint8]]
+) -> dict[str, Duplicates]:
+    """Write, and count, what of validation and test also stands in train; the splits are written."""
+    train = digests_of("train", digests, assigned)
+    found = {}
+    for split in EVALUATED:
+        first = twins(train, digests_of(split, digests, assigned))
+        np.save(twins_path(directory, split), first)
+        table = read_table(directory, split)
+        found[split] = duplicates(first, table, len(train))
+    return found
+
+
 def _encode(
     directory: Path,
     corpora: dict[str, _Documents],
@@ -191,12 +231,14 @@ def _encode(
             number = 0
             place = f"document {{}} of --data.{role} (counted without empty ones)".format
             for encoded in encode_documents(iter(documents), tokenizer, separator, place):
-                writer = writers[assigned[role][number]]
-                if encoded is None:
-                    writer.end_document(separator)
+                split = assigned[role][number]
+                if encoded is not None:
+                    bar.update(encoded[1])
+                if split == DROPPED:
+                    number += encoded is None
+                elif encoded is None:
+                    writers[split].end_document(separator)
                     number += 1
                 else:
-                    ids, num_bytes = encoded
-                    writer.add(ids, num_bytes)
-                    bar.update(num_bytes)
+                    writers[split].add(*encoded)
     return {split: writer.close() for split, writer in zip(SPLITS, writers, strict=True)}

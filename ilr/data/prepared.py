@@ -7,16 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ilr.data.documents import SPLITS
+from ilr.data.documents import EVALUATED, SPLITS
+from ilr.data.duplicates import duplicates, warning
+from ilr.data.manifest import SplitInfo, read_manifest
 from ilr.data.tokenizer import load_tokenizer
 from ilr.data.tokens import (
     TOKENIZER,
     DocumentTable,
-    SplitInfo,
     TokenFile,
-    read_manifest,
     read_table,
     stream_path,
+    twins_path,
 )
 from ilr.errors import InputError
 
@@ -46,6 +47,7 @@ class PreparedData:
         if max_eval_tokens is not None:
             for split in ("validation", "test"):
                 self._cut(split, max_eval_tokens, "max_eval_tokens")
+        self._count_duplicates(directory)
 
     def _cut(self, split: str, max_tokens: int, option: str) -> None:
         table = self.tables[split]
@@ -58,6 +60,23 @@ class PreparedData:
                 f"first document of the {split} split"
             )
         self.manifest = replace(self.manifest, splits={**self.manifest.splits, split: info})
+
+    def _count_duplicates(self, directory: Path) -> None:
+        """Those of the splits as they are cut."""
+        num_train = len(self.tables["train"])
+        found = {}
+        for split in EVALUATED:
+            table = self.tables[split]
+            first = np.load(twins_path(directory, split))[: len(table)]
+            found[split] = duplicates(first, table, num_train)
+        self.manifest = replace(self.manifest, duplicates=found)
+
+    def warnings(self) -> Iterator[str]:
+        """What is to be said about the splits: documents of validation or test that are trained on."""
+        for split, found in self.manifest.duplicates.items():
+            if found.documents:
+                info = self.manifest.splits[split]
+                yield warning(split, found, info.documents, info.tokens)
 
     def texts(self, split: str) -> Iterator[str]:
         """The documents of a split as they were, decoded from the stream."""

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ilr.data.corpora import BUILT_IN, LOCAL_CHOICES, PythonTopics, Source, local_source, state_of_the_union
 from ilr.data.documents import Boundaries
@@ -34,6 +35,7 @@ class Recipe:
     tokenizer: str | None
     separator_token: str
     vocab_size: int
+    duplicates: Literal["keep", "drop"] = "keep"
 
     def __post_init__(self) -> None:
         shares = self.splits
@@ -52,6 +54,8 @@ class Recipe:
                 f"--data.separator_token {self.separator_token!r} belongs to a given --data.tokenizer; "
                 f"a trained one has {SEPARATOR!r}"
             )
+        if self.duplicates not in ("keep", "drop"):
+            raise InputError(f"--data.duplicates must be keep or drop, got {self.duplicates!r}")
         Boundaries(self.document)
 
     def sources(self, cache: Path) -> dict[str, list[Source]]:

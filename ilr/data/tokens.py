@@ -1,77 +1,24 @@
-"""Prepared files: one stream of token ids per split, its table of documents, and the manifest."""
+"""Prepared files: one stream of token ids per split, and its table of documents."""
 
 import hashlib
-import json
 from array import array
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ilr.data.documents import SPLITS
+from ilr.data.documents import EVALUATED, SPLITS
+from ilr.data.manifest import SplitInfo
 
-MANIFEST = "manifest.json"
 TOKENIZER = "tokenizer.json"
 
 
 def smallest_dtype(vocab_size: int) -> np.dtype[Any]:
     """The smallest unsigned little-endian integer type that holds ids 0 … vocab_size − 1."""
     return np.min_scalar_type(vocab_size - 1).newbyteorder("<")
-
-
-@dataclass(frozen=True)
-class SplitInfo:
-    """A split: tokens with separators, documents, UTF-8 bytes of its text, SHA-256 of the stream."""
-
-    tokens: int
-    documents: int
-    bytes: int
-    hash: str
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What was prepared, from what; written last, so that a directory with a valid one is complete."""
-
-    key: str
-    corpus_hash: str
-    tokenizer_hash: str
-    vocab_size: int
-    separator_token: str
-    separator_id: int
-    dtype: str
-    document: str
-    pseudo_documents: bool
-    skipped_documents: int
-    splits: dict[str, SplitInfo]
-    file_sizes: dict[str, int] = field(repr=False)
-
-    def write(self, directory: Path) -> None:
-        """Store as JSON together with its own hash."""
-        content = asdict(self)
-        content["sha256"] = _hash(content)
-        (directory / MANIFEST).write_text(json.dumps(content, indent=1), encoding="utf-8")
-
-
-def read_manifest(directory: Path) -> Manifest | None:
-    """The manifest of a complete directory; None when anything is missing, cut short or changed."""
-    try:
-        content = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-        if content.pop("sha256") != _hash(content):
-            return None
-        splits = {split: SplitInfo(**info) for split, info in content.pop("splits").items()}
-        manifest = Manifest(splits=splits, **content)
-        sizes = {name: (directory / name).stat().st_size for name in manifest.file_sizes}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return manifest if sizes == manifest.file_sizes else None
-
-
-def _hash(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -161,12 +108,19 @@ def table_path(directory: Path, split: str) -> Path:
     return directory / f"{split}.documents.npy"
 
 
+def twins_path(directory: Path, split: str) -> Path:
+    """The file of a split's duplicates: int64 (documents,), the first document of train of the same text or −1."""
+    return directory / f"{split}.twins.npy"
+
+
 def split_files(directory: Path) -> Iterator[Path]:
     """All files of a prepared directory but the manifest."""
     yield directory / TOKENIZER
     for split in SPLITS:
         yield stream_path(directory, split)
         yield table_path(directory, split)
+    for split in EVALUATED:
+        yield twins_path(directory, split)
 
 
 def read_table(directory: Path, split: str) -> DocumentTable:
