@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ilr.cache import KVCache, Slot
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
+from ilr.execution import Execution
 from ilr.head import linear_nll, linear_nll_sum
 from ilr.initialise import initialise
 from ilr.layers import Attention, Linear, RMSNorm, make_dropout, make_feed_forward
@@ -19,16 +20,6 @@ from ilr.positions import Index, Span, check_length, make_positions
 
 Observer = Callable[[Visit, Tensor, Tensor], None]
 """Called after each visit with the visit and the residual stream (B, T, D) before and after it."""
-
-ApplyVisit = Callable[[Callable[[Tensor, Visit, "Context"], Tensor], Tensor, Visit, "Context"], Tensor]
-"""Calls its first argument, the application of a visit, with the others: at once, or so as to recompute it."""
-
-
-def apply_directly(
-    apply: Callable[[Tensor, Visit, "Context"], Tensor], x: Tensor, visit: Visit, ctx: "Context"
-) -> Tensor:
-    """Keep all activations."""
-    return apply(x, visit, ctx)
 
 
 @dataclass(frozen=True)
@@ -50,6 +41,8 @@ class Decoder(nn.Module):
     ``plan`` fixes the banks (how many distinct attentions and feed-forwards there are) and is what runs
     unless a forward pass is given another one. Every weight is drawn from its own generator, seeded by
     (init_seed, state-dict key), so equal keys and shapes start equal whatever the schedule or sharing.
+
+    ``execution`` says how it is run (`execute` sets it): plain data, so that a copy runs its own weights alike.
     """
 
     def __init__(self, config: DecoderConfig, plan: Plan, *, init_seed: int = 0) -> None:
@@ -68,8 +61,9 @@ class Decoder(nn.Module):
         tied_and_factorised = config.tie_embeddings and narrow != config.width
         self.narrow = Linear(config.width, narrow) if tied_and_factorised else nn.Identity()
         self.head = None if config.tie_embeddings else Linear(config.width, config.vocab_size)
-        self.apply_visit: ApplyVisit = apply_directly
-        initialise(self, config, plan, init_seed)
+        self.execution = Execution()
+        self.init_seed = init_seed
+        self.reset_parameters()
 
     def forward(
         self,
@@ -111,7 +105,7 @@ class Decoder(nn.Module):
         span = Span(past, tokens.shape[1], padding, tokens.device, self.compute_dtype)
         check_length(self.positions, past + span.length)
         ctx = Context(self.positions.index(span), None if cache is None else cache.slots, observe)
-        x = self.go_through(self.embed(tokens, span), plan, ctx)
+        x = self.execution.go_through(self, self.embed(tokens, span), plan, ctx)
         if cache is not None:
             cache.advance(span.length)
         return x
@@ -143,7 +137,7 @@ class Decoder(nn.Module):
         """Apply the visits in order to the residual stream x (B, T, D)."""
         for visit in visits:
             before = x
-            x = self.apply_visit(self.visit, x, visit, ctx)
+            x = self.execution.visit(self, x, visit, ctx)
             if ctx.observe is not None:
                 ctx.observe(visit, before, x)
         return x
@@ -186,6 +180,15 @@ class Decoder(nn.Module):
     def plan_for(self, schedule: Sequence[Any]) -> Plan:
         """Another schedule, of any form that `make_plan` takes, over this decoder's layers and sharing."""
         return self.checked(make_plan(schedule, self.config.num_layers, self.plan.sharing))
+
+    def reset_parameters(self) -> None:
+        """Draw every weight again, as the constructor did: after a decoder of the meta device got its memory."""
+        initialise(self, self.config, self.plan, self.init_seed)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy, or what was pickled, runs as the original did: torch leaves compiled code out of both."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.execution.prepare(self)
 
     @property
     def compute_dtype(self) -> torch.dtype:

@@ -5,7 +5,6 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
 
 from ilr.config import DecoderConfig
 from ilr.plan import Plan
@@ -22,7 +21,7 @@ def seed_for(*parts: object) -> int:
 
 def generator_for(*parts: object) -> torch.Generator:
     """A CPU generator seeded by `seed_for`."""
-    return torch.Generator().manual_seed(seed_for(*parts))
+    return torch.Generator("cpu").manual_seed(seed_for(*parts))
 
 
 @torch.no_grad()
@@ -30,14 +29,18 @@ def initialise(decoder: "Decoder", config: DecoderConfig, plan: Plan, seed: int)
     """Draw every matrix from a normal of mean 0 and standard deviation ``init_std``; norms start at 1.
 
     The output projections of attention and feed-forward, which write to the residual stream, are divided
-    as ``residual_init`` says (`residual_divisor`).
+    as ``residual_init`` says (`residual_divisor`). All is drawn in float32 on the CPU, whatever type or device the
+    weights have or torch's defaults are; a weight of the meta device has nothing to be drawn into.
     """
     divisor = residual_divisor(config, plan)
     for key, weight in decoder.state_dict().items():
-        if weight.dim() == 1:
-            nn.init.ones_(weight)
+        if weight.is_meta:
             continue
-        drawn = torch.empty(weight.shape).normal_(0.0, config.init_std, generator=generator_for(seed, key))
+        if weight.dim() == 1:
+            weight.fill_(1.0)
+            continue
+        drawn = torch.empty(weight.shape, dtype=torch.float32, device="cpu")
+        drawn.normal_(0.0, config.init_std, generator=generator_for(seed, key))
         if key.endswith((".output.weight", ".down.weight")):
             drawn /= divisor
         weight.copy_(drawn)

@@ -38,7 +38,7 @@ class RMSNorm(Direct, nn.RMSNorm):
     def __init__(self, width: int, eps: float) -> None:
         super().__init__(width, eps=eps)
         # A tensor, because one operator takes it in; of no size, so that it changes no result's type.
-        self._floor = torch.tensor(eps, dtype=torch.float64)
+        self._floor = torch.tensor(eps, dtype=torch.float64, device="cpu")
 
     def forward(self, x: Tensor) -> Tensor:
         """Residual stream (…, D) over its root mean square (in float32 or wider), times the weight; x's type stays."""

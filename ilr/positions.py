@@ -103,10 +103,10 @@ class Rotary(Positions):
 
     def __init__(self, head_width: int, theta: float) -> None:
         super().__init__()
-        pairs = torch.arange(0, head_width, 2, dtype=torch.int64).float()
+        pairs = torch.arange(0, head_width, 2, dtype=torch.int64, device="cpu").float()
         # Tensors but no buffers: a model turned to bfloat16 would round them.
         self._frequencies = 1.0 / theta ** (pairs / head_width)
-        self._turns = torch.empty(2, 0, 1, head_width)
+        self._turns = torch.empty(2, 0, 1, head_width, dtype=torch.float32, device="cpu")
 
     def index(self, span: Span) -> Index:
         """Cosines and signed sines of the queries' positions: − on the first half of a head, + on the second."""
@@ -131,16 +131,24 @@ class Rotary(Positions):
 
 
 class ALiBi(Positions):
-    """Scores biased by slope · (key − query) (arXiv 2108.12409), slopes 2^(−8i/H) for any number of heads H."""
+    """Scores biased by slope · (key − query) (arXiv 2108.12409).
+
+    Slopes are 2^(−8i/H), i from 1, where the number of heads H is a power of two; else, as the paper's code has
+    them, those of the closest lower power of two N, then every other one of 2N.
+    """
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
         self.num_heads = num_heads
 
     def slopes(self, device: torch.device) -> Tensor:
-        """Slopes (H,), steepest first, float64."""
-        heads = torch.arange(1, self.num_heads + 1, dtype=torch.float64, device=device)
-        return 2.0 ** (-8.0 * heads / self.num_heads)
+        """Slopes (H,), float64."""
+        lower = 1 << (self.num_heads.bit_length() - 1)
+        exponents = [8 * i / lower for i in range(1, lower + 1)]
+        exponents += [8 * i / (2 * lower) for i in range(1, 2 * lower, 2)]
+        return torch.tensor(
+            [2.0**-e for e in exponents[: self.num_heads]], dtype=torch.float64, device=device
+        )
 
     def index(self, span: Span) -> Index:
         """The bias (1 or B, H, T, S) with hidden keys at minus infinity, built once for all visits."""

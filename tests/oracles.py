@@ -4,6 +4,7 @@
 softmax of scores, and knows neither banks nor plans once it is copied.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -175,7 +176,7 @@ class PlainStack:
             query, key = self._rotate(queries[head]), self._rotate(keys[group])
             scores = query @ key.transpose(1, 2) / (self.config.width // heads) ** 0.5
             if self.config.positions == "alibi":
-                scores = scores - 2.0 ** (-8.0 * (head + 1) / heads) * behind
+                scores = scores - published_slopes(heads)[head] * behind
             scores = scores.masked_fill(behind < 0, float("-inf"))
             mixed.append(scores.softmax(-1) @ values[group])
         return torch.cat(mixed, -1) @ weights["output.weight"].T
@@ -190,6 +191,15 @@ class PlainStack:
         turn = torch.complex(angles.cos().to(head.dtype), angles.sin().to(head.dtype))
         turned = torch.complex(head[..., :half], head[..., half:]) * turn
         return torch.cat((turned.real, turned.imag), -1)
+
+
+def published_slopes(heads: int) -> list[float]:
+    """ALiBi's slopes, word for word as its paper's code computes them."""
+    if math.log2(heads).is_integer():
+        start = 2 ** (-(2 ** -(math.log2(heads) - 3)))
+        return [start * start**i for i in range(heads)]
+    lower: int = 2 ** math.floor(math.log2(heads))
+    return published_slopes(lower) + published_slopes(2 * lower)[0::2][: heads - lower]
 
 
 def _copy(module: torch.nn.Module) -> Weights:

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
-from oracles import LENGTH, POSITIONS, TOKENS, tiny_config, tiny_decoder
+from oracles import LENGTH, POSITIONS, TOKENS, published_slopes, tiny_config, tiny_decoder
 from transformers import LlamaConfig
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+from x_transformers.x_transformers import AlibiPositionalBias
 
 from ilr.decoder import Decoder
 from ilr.layers import Attention
@@ -46,32 +48,46 @@ def test_the_fused_kernel_equals_plain_softmax_attention(
         assert (probabilities[..., later] == 0).all()
 
 
+@pytest.mark.parametrize("num_heads", range(1, 17))
+def test_alibi_slopes_are_the_published_ones_for_any_number_of_heads(num_heads: int) -> None:
+    """Right numbers, point 10: against Hugging Face's Bloom and x-transformers."""
+    slopes = ALiBi(num_heads).slopes(CPU)
+    assert slopes.dtype == torch.float64
+    bloom = build_alibi_tensor(torch.ones(1, 2), num_heads, torch.float32)[:, 0, 1]
+    theirs = AlibiPositionalBias(num_heads).slopes.flatten()
+    torch.testing.assert_close(slopes.float(), bloom, rtol=1e-6, atol=0)
+    torch.testing.assert_close(slopes.float(), theirs, rtol=1e-6, atol=0)
+    expected = torch.tensor(published_slopes(num_heads), dtype=torch.float64)
+    torch.testing.assert_close(slopes, expected, rtol=1e-14, atol=0)
+
+
 @pytest.mark.parametrize(
     ("num_heads", "exponents"),
     [
-        (4, [2, 4, 6, 8]),
-        (6, [4 / 3, 8 / 3, 4, 16 / 3, 20 / 3, 8]),
+        (1, [8]),
+        (3, [4, 8, 2]),
+        (5, [2, 4, 6, 8, 1]),
+        (6, [2, 4, 6, 8, 1, 3]),
         (8, [1, 2, 3, 4, 5, 6, 7, 8]),
-        (12, [2 / 3 * i for i in range(1, 13)]),
+        (12, [*range(1, 9), 0.5, 1.5, 2.5, 3.5]),
     ],
 )
-def test_alibi_slopes_are_two_to_minus_eight_i_over_the_number_of_heads(
-    num_heads: int, exponents: list[float]
-) -> None:
+def test_alibi_slopes_in_powers_of_two(num_heads: int, exponents: list[float]) -> None:
+    """Right numbers, point 10: the rule written out."""
     expected = torch.tensor([2.0**-exponent for exponent in exponents], dtype=torch.float64)
-    torch.testing.assert_close(ALiBi(num_heads).slopes(CPU), expected, rtol=1e-15, atol=0)
+    assert torch.equal(ALiBi(num_heads).slopes(CPU), expected)
 
 
 def test_the_alibi_bias_is_slope_times_key_minus_query_with_later_keys_hidden() -> None:
     mask = ALiBi(6).index(span(5, past=3)).mask
     assert mask is not None
     assert mask.shape == (1, 6, 5, 8)
-    for head in range(6):
+    for head, exponent in enumerate((2, 4, 6, 8, 1, 3)):
         for query in range(5):
             for key in range(8):
                 offset = key - (3 + query)
-                expected = float("-inf") if offset > 0 else 2.0 ** (-8 * (head + 1) / 6) * offset
-                assert mask[0, head, query, key].item() == pytest.approx(expected, rel=1e-15)
+                expected = float("-inf") if offset > 0 else 2.0**-exponent * offset
+                assert mask[0, head, query, key].item() == expected
 
 
 @pytest.mark.parametrize("theta", [10_000.0, 500.0])
