@@ -45,6 +45,7 @@ IDENTITY = (
     "revision",
     "document",
     "column",
+    "format",
     "splits",
     "split_seed",
     "duplicates",

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ilr.data.corpora import Pieces
 from ilr.data.order import permutation
+from ilr.data.rows import LONGEST_ROW, too_long
 from ilr.errors import InputError
 
 SPLITS = ("train", "validation", "test")
@@ -49,8 +50,7 @@ class Boundaries:
         opened, blank = False, False
         for line in lines(pieces):
             if line is None:
-                if opened:
-                    yield None
+                yield None  # an item without text too is a document, an empty one
                 opened, blank = False, False
                 continue
             if opened and self._starts(line, blank):
@@ -86,22 +86,29 @@ def join_rows(pieces: Pieces) -> Pieces:
 
 
 def lines(pieces: Pieces) -> Pieces:
-    """The same text in whole lines (ended by a line feed), whatever the pieces were."""
+    """The same text in whole lines (ended by a line feed), whatever the pieces were.
+
+    InputError for a line that is longer than the longest row: lines are held in memory.
+    """
     rest: list[str] = []
+    length = 0
     for piece in pieces:
         if piece is None:
             if rest:
                 yield "".join(rest)
-                rest = []
+                rest, length = [], 0
             yield None
         elif "\n" in piece:
             *whole, last = piece.split("\n")
             whole[0] = "".join([*rest, whole[0]])
             for line in whole:
                 yield line + "\n"
-            rest = [last] if last else []
+            rest, length = ([last] if last else []), len(last)
         else:
             rest.append(piece)
+            length += len(piece)
+            if length > LONGEST_ROW:
+                raise too_long("a line of the corpus")
 
 
 def pseudo_documents(pieces: Pieces) -> Pieces:
@@ -146,14 +153,14 @@ class NonEmpty:
     def filter(self, documents: Pieces) -> Pieces:
         """The other documents, unchanged."""
         blank: list[str] = []
-        visible = False
+        visible, length = False, 0
         for piece in documents:
             if piece is None:
                 if visible:
                     yield None
                 else:
                     self.skipped += 1
-                blank, visible = [], False
+                blank, visible, length = [], False, 0
             elif visible:
                 yield piece
             elif piece.strip():
@@ -162,6 +169,9 @@ class NonEmpty:
                 yield piece
             else:
                 blank.append(piece)
+                length += len(piece)
+                if length > LONGEST_ROW:
+                    raise too_long("the white space at the start of a document")
 
 
 def first_documents(documents: Pieces, limit: int | None) -> Pieces:

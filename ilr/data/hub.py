@@ -1,6 +1,5 @@
 """Text of a data set on the Hugging Face hub, through `datasets`; without a network it fails soon."""
 
-import hashlib
 import json
 import os
 import re
@@ -8,12 +7,13 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ilr.data.cache import file_lock
-from ilr.data.corpora import LOCAL_CHOICES, JsonLines, Pieces, Source, combine, missing_column
+from ilr.data.containers import JsonRows, check_text_type, text_values
+from ilr.data.corpora import LOCAL_CHOICES, combine
+from ilr.data.rows import Rows, missing_column, row_text
 from ilr.errors import InputError
 from ilr.progress import say
 
@@ -23,11 +23,11 @@ PROBE_SECONDS = 6.0
 
 
 @dataclass(frozen=True)
-class HubRows(Source):
+class HubRows(Rows):
     """The rows of one split of a hub data set; each row's `column` is an item.
 
-    Loaded through `datasets` into its own cache; or streamed when `spool` is a directory: then the texts
-    of the first `max_rows` rows (those with text) are read once into a .jsonl file there.
+    Loaded through `datasets` into its own cache; or streamed when `spool` is a directory: then the rows
+    up to the `max_rows`-th one with text are read once into a .jsonl file there.
     """
 
     name: str
@@ -37,29 +37,29 @@ class HubRows(Source):
     column: str
     spool: Path | None
     max_rows: int | None
-    rows = True
 
-    def pieces(self) -> Pieces:
-        """The rows' texts; InputError when the hub, the data set or the column is not there."""
+    def values(self) -> Iterator[tuple[str, object]]:
+        """What the column holds, row by row; InputError when the hub or the data set is not there."""
         if self.spool is not None:
-            yield from self._spooled.pieces()
+            yield from self._spooled.values()
             return
-        for text in self._loaded():
-            yield text
-            yield None
+        number = 0
+        for table in self._dataset.iter(batch_size=256):
+            for chunk in table.column(self.column).chunks:
+                for value in text_values(chunk):
+                    number += 1
+                    yield f"{self._where} row {number}", value
 
-    def digest(self) -> str:
-        """SHA-256 over the rows' texts."""
-        if self.spool is not None:
-            return self._spooled.digest()
-        hasher = hashlib.sha256()
-        for text in self._loaded():
-            encoded = text.encode()
-            hasher.update(len(encoded).to_bytes(8, "little") + encoded)
-        return hasher.hexdigest()
+    def fingerprint(self) -> str | None:
+        """That of the streamed rows; None for a loaded data set."""
+        return None if self.spool is None else self._spooled.fingerprint()
+
+    @property
+    def _where(self) -> str:
+        return f"{self.name} ({self.split})"
 
     @cached_property
-    def _spooled(self) -> JsonLines:
+    def _spooled(self) -> JsonRows:
         assert self.spool is not None
         commit = self.revision if is_commit(self.revision) else probe(self.name, self.revision)
         identity = combine(
@@ -71,33 +71,35 @@ class HubRows(Source):
             if not path.exists():
                 say(f"data: streaming {self.name} ({self.split}) into {path}")
                 self._write(path)
-        return JsonLines(path, self.column)
+        return JsonRows(path, self.column)
 
     def _write(self, path: Path) -> None:
         dataset = load(self.name, self.config, self.split, self.revision, streaming=True)
-        texts = (text for row in _guarded(self.name, dataset) if (text := self._text(row)).strip())
         temporary = path.with_suffix(".tmp")
+        with_text, absent = 0, None
         with temporary.open("w", encoding="utf-8") as file:
-            for text in islice(texts, self.max_rows):
-                file.write(json.dumps({self.column: text}, ensure_ascii=False) + "\n")
+            for number, row in enumerate(_guarded(self.name, dataset), start=1):
+                if self.column in row:
+                    text = row_text(row[self.column], f"{self._where} row {number}", self.column)
+                    file.write(json.dumps({self.column: text}, ensure_ascii=False) + "\n")
+                    with_text += bool(text.strip())
+                else:
+                    absent = absent or row
+                    file.write("null\n")
+                if with_text == self.max_rows:
+                    break
+        if absent is not None and with_text == 0:
+            raise InputError(missing_column(self._where, self.column, absent))
         temporary.rename(path)
-
-    def _text(self, row: dict[str, Any]) -> str:
-        if self.column not in row:
-            raise InputError(missing_column(f"{self.name} ({self.split})", self.column, list(row)))
-        return row[self.column] or ""
 
     @cached_property
     def _dataset(self) -> Any:
         dataset = load(self.name, self.config, self.split, self.revision, streaming=False)
         if self.column not in dataset.column_names:
-            raise InputError(missing_column(f"{self.name} ({self.split})", self.column, dataset.column_names))
-        return dataset.select_columns([self.column]).with_format("arrow")
-
-    def _loaded(self) -> Iterator[str]:
-        for table in self._dataset.iter(batch_size=1000):
-            for text in table.column(self.column).to_pylist():
-                yield text or ""
+            raise InputError(missing_column(self._where, self.column, dataset.column_names))
+        selected = dataset.select_columns([self.column]).with_format("arrow")
+        check_text_type(selected.features.arrow_schema.field(self.column).type, self._where, self.column)
+        return selected
 
 
 def is_commit(revision: str | None) -> bool:
@@ -151,11 +153,16 @@ def load(name: str, config: str | None, split: str, revision: str | None, *, str
 
 
 def _guarded(name: str, rows: Any) -> Iterator[dict[str, Any]]:
-    """The rows; a connection lost midway becomes an InputError."""
-    try:
-        yield from rows
-    except OSError as error:
-        raise unavailable(name, error) from error
+    """The rows; a connection lost midway, or a file in it that is damaged, becomes an InputError."""
+    iterator = iter(rows)
+    while True:
+        try:
+            row = next(iterator)
+        except StopIteration:
+            return
+        except Exception as error:  # `datasets` raises what it likes
+            raise unavailable(name, error) from error
+        yield row
 
 
 def unavailable(name: str, reason: object) -> InputError:

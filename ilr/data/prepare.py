@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from ilr.data.cache import fetch
+from ilr.data.content import content_hash, corpus_items
 from ilr.data.corpora import Pieces, Source, combine
 from ilr.data.documents import (
     EVALUATED,
@@ -19,7 +20,6 @@ from ilr.data.documents import (
     NonEmpty,
     assign_splits,
     first_documents,
-    join_rows,
     pseudo_documents,
     select,
 )
@@ -64,12 +64,13 @@ changes little."""
 def prepare(recipe: Recipe, cache: Path) -> Manifest:
     """The manifest of the prepared data of this recipe, in `cache / manifest.key`.
 
-    The key is a hash of content: of the bytes of the corpora, the tokenizer or how it is trained, the
+    The key is a hash of content: of the text of the corpora, the tokenizer or how it is trained, the
     boundaries, splits and separator, and VERSION. Reads every corpus once to compute it.
     """
     sources = recipe.sources(cache)
     tokenizer = recipe.tokenizer_content()
-    digests = {role: combine(*(source.digest() for source in group)) for role, group in sources.items()}
+    joined = Boundaries(recipe.document).by_pattern
+    digests = {role: content_hash(group, cache, joined=joined) for role, group in sources.items()}
     corpus_hash = combine(*(f"{role} {digest}" for role, digest in sorted(digests.items())))
     described = {
         "version": VERSION,
@@ -113,16 +114,10 @@ class _Documents:
             raise InputError(f"--data.{role} has no text in it")
         self.skipped = non_empty.skipped
         if self.skipped:
-            say(f"data: {role}: {self.skipped} empty documents skipped")
+            say(f"data: {role}: {self.skipped} empty documents skipped (null, missing, or blank)")
 
     def _read(self, boundaries: Boundaries, non_empty: NonEmpty) -> Pieces:
-        pieces = (
-            piece
-            for source in self._sources
-            for piece in (
-                join_rows(source.pieces()) if boundaries.by_pattern and source.rows else source.pieces()
-            )
-        )
+        pieces = corpus_items(self._sources, joined=boundaries.by_pattern)
         documents = non_empty.filter(boundaries.split(pieces))
         documents = first_documents(documents, self._recipe.max_documents)
         return NonEmpty().filter(pseudo_documents(documents)) if self.pseudo else documents

@@ -1,13 +1,15 @@
 """What decides the prepared data, as plain data: which text, which documents, which tokenizer."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ilr.data.corpora import BUILT_IN, LOCAL_CHOICES, PythonTopics, Source, local_source, state_of_the_union
+from ilr.data.compression import without_ending
+from ilr.data.corpora import BUILT_IN, LOCAL_CHOICES, PythonTopics, Source, state_of_the_union
 from ilr.data.documents import Boundaries
+from ilr.data.files import matching_paths
+from ilr.data.formats import FORMATS, LOCAL_ENDINGS, Format, local_source
 from ilr.data.hub import HUB_NAME, HubRows
 from ilr.data.tokenizer import SEPARATOR, SMALLEST_VOCABULARY, read_tokenizer
 from ilr.errors import InputError
@@ -36,8 +38,11 @@ class Recipe:
     separator_token: str
     vocab_size: int
     duplicates: Literal["keep", "drop"] = "keep"
+    format: Format = "auto"
 
     def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise InputError(f"--data.format must be one of {', '.join(FORMATS)}, got {self.format!r}")
         shares = self.splits
         if len(shares) != 3 or min(shares) < 0 or shares[0] == 0 or abs(sum(shares) - 1) > 1e-6:
             raise InputError(
@@ -65,13 +70,15 @@ class Recipe:
 
     def _open(self, role: str, names: Sequence[str], cache: Path) -> list[Source]:
         sources: list[Source] = []
+        files: list[Path] = []
         for name in names:
             if name == "sotu":
                 sources += state_of_the_union()
             elif name == "pydoc":
                 sources.append(PythonTopics())
             elif paths := matching_paths(name):
-                sources += [local_source(path, self.column) for path in paths]
+                sources += [local_source(path, self.column, self.format) for path in paths]
+                files += paths
             elif not _looks_local(name) and (hub := HUB_NAME.fullmatch(name)):
                 split = hub["split"] or self.dataset_split
                 # With a pattern a document may span rows: then only the whole split has documents enough.
@@ -87,7 +94,7 @@ class Recipe:
                     f"--data.{role}: {name!r} is no file, no glob that matches one, no built-in corpus "
                     f"({', '.join(BUILT_IN)}) and no data set owner/name; {LOCAL_CHOICES}"
                 )
-        if len(set(sources)) < len(sources):
+        if len(set(sources)) < len(sources) or len({path.resolve() for path in files}) < len(files):
             raise InputError(f"--data.{role} names the same text twice: {', '.join(names)}")
         return sources
 
@@ -98,21 +105,9 @@ class Recipe:
 
 def _looks_local(name: str) -> bool:
     """Whether a name that could be owner/name is rather a missing file: by its ending, or its directory."""
-    path = Path(name)
-    return path.suffix in (".txt", ".text", ".md", ".jsonl", ".json", ".parquet", ".csv", ".gz") or (
-        Path(path.parts[0]).is_dir()
-    )
-
-
-def matching_paths(name: str) -> list[Path]:
-    """The existing file of this name, or the files that it matches as a glob, sorted."""
-    path = Path(name).expanduser()
-    if path.exists():
-        return [path]
-    if not re.search(r"[*?\[]", name):
-        return []
-    anchor = Path(path.anchor)
-    return sorted(found for found in anchor.glob(str(path.relative_to(anchor))) if found.is_file())
+    plain, compressed = without_ending(name)
+    path = Path(plain)
+    return bool(compressed) or path.suffix.lower() in LOCAL_ENDINGS or Path(path.parts[0]).is_dir()
 
 
 def names_of(option: str, given: str | list[str] | None) -> tuple[str, ...]:
