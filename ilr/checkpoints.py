@@ -1,6 +1,6 @@
 """Checkpoints of a run: written whole, recorded by path, step and value, found again, never by a fixed name."""
 
-import os
+import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,10 @@ KEPT = 2
 """Newest checkpoints kept, so that one cut short by a crash leaves the one before it."""
 
 
+KEYS: dict[str, type] = {"global_step": int, "state_dict": dict, "hyper_parameters": dict, "ilr": dict}
+"""What every checkpoint of this project holds, among other things."""
+
+
 class AtomicCheckpointIO(CheckpointIO):
     """Writes beside the target, syncs and renames: a checkpoint is whole or absent."""
 
@@ -35,16 +39,11 @@ class AtomicCheckpointIO(CheckpointIO):
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
         """Write the checkpoint under ``path``; raises `InputError` where the disk does not take it."""
-        partial = Path(f"{path}.partial")
         try:
-            partial.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(Path(path), "wb") as file:
                 torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
         except (OSError, RuntimeError) as error:
-            partial.unlink(missing_ok=True)
             raise InputError(
                 f"cannot write the checkpoint {path}: {error}; earlier checkpoints are intact"
             ) from error
@@ -96,19 +95,77 @@ class Record:
         with atomic_write(directory.checkpoints / "record.json") as file:
             file.write(plain_json.dumps(asdict(self), indent=1))
 
-    def newest_readable(self, directory: RunDirectory) -> Path | None:
-        """The newest checkpoint that can be read; a damaged one is named in a warning and passed over."""
-        for saved in reversed(self.last):
-            path = directory.checkpoints / saved.file
+    def cut(self, step: int) -> "Record":
+        """The record as it was after this step: what was saved later belongs to steps that are taken again."""
+        best = self.best if self.best is not None and self.best.step <= step else None
+        return Record([saved for saved in self.last if saved.step <= step], best)
+
+    def newest_readable(self, directory: RunDirectory) -> tuple[Path, dict[str, Any]] | None:
+        """The newest checkpoint that can be read, and its content; damaged ones are named in a warning and passed
+        over. None where the record names none; raises `InputError` where all are damaged.
+        """
+        saved = {one.step: one for one in (self.best, *self.last) if one is not None}
+        damages = []
+        for step in sorted(saved, reverse=True):
+            path = directory.checkpoints / saved[step].file
             try:
-                torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            except Exception as error:  # a cut file fails in many ways: zip, pickle, missing, short read
-                rank_zero_warn(
-                    f"the checkpoint {path} cannot be read ({error}); going back to the one before it"
-                )
-                continue
-            return path
+                return path, read_checkpoint(path)
+            except InputError as error:
+                damages.append(str(error))
+                rank_zero_warn(f"{error}; going back to the one before it")
+        if damages:
+            raise InputError(f"no checkpoint of {directory.path} can be read: {'; '.join(damages)}")
         return None
+
+    def chosen(self, directory: RunDirectory, weights: str) -> tuple[Path, dict[str, Any]]:
+        """The checkpoint that ``weights`` (best or last) means, and its content. Raises `InputError` where there is
+        none, or where it is damaged; a damaged last one gives way to the one before it, with a warning.
+        """
+        found = None
+        if weights == "last":
+            found = self.newest_readable(directory)
+        elif self.best is not None:
+            path = directory.checkpoints / self.best.file
+            found = path, read_checkpoint(path)
+        if found is None:
+            raise InputError(f"the run directory {directory.path} has no {weights} checkpoint")
+        return found
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint's content on the CPU, its checksums verified.
+
+    Raises `InputError` where it is missing, damaged or not one of ours.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()  # torch reads without the checksums that it writes
+        if broken is not None:
+            raise InputError(f"the checkpoint {path} is damaged: {broken} has another checksum")
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot read the checkpoint {path}: {error.strerror}") from None
+    except Exception as error:  # a cut or foreign file fails in many ways
+        if not zipfile.is_zipfile(path):  # what torch says of it would speak of mmap
+            raise InputError(f"{path} is no checkpoint, or one that was cut short") from error
+        raise InputError(f"cannot read the checkpoint {path}: {' '.join(str(error).split())}") from error
+    return _ours(path, checkpoint)
+
+
+def _ours(path: Path, checkpoint: Any) -> dict[str, Any]:
+    if not isinstance(checkpoint, dict):
+        raise InputError(
+            f"{path} is not a checkpoint of this project: it holds a {type(checkpoint).__name__}"
+        )
+    wrong = [key for key, kind in KEYS.items() if not isinstance(checkpoint.get(key), kind)]
+    if wrong:
+        found = ", ".join(map(str, list(checkpoint)[:6])) + (", …" if len(checkpoint) > 6 else "")
+        raise InputError(
+            f"{path} is not a checkpoint of this project: it has the keys {found}; needed are {', '.join(KEYS)}"
+        )
+    return checkpoint
 
 
 class Checkpoints(StepCallback, Checkpoint):
@@ -118,9 +175,10 @@ class Checkpoints(StepCallback, Checkpoint):
     never blocks; weights that are not finite are not saved.
     """
 
-    def __init__(self, directory: RunDirectory, every: int) -> None:
+    def __init__(self, directory: RunDirectory, every: int, resume_step: int | None = None) -> None:
         self.directory, self.every = directory, every
-        self.record = Record.read(directory)
+        # What a new run finds here is not its own.
+        self.record = Record([]) if resume_step is None else Record.read(directory).cut(resume_step)
 
     def after_step(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         """Save every ``every`` steps, unless a validation follows: then after it."""

@@ -106,8 +106,10 @@ class Health(StepCallback):
         sums = torch.stack([module.window.nll, module.window.tokens.double()])
         nll, tokens = trainer.strategy.reduce(sums, reduce_op="sum").tolist()
         loss = nll / tokens if tokens else math.nan
-        speed = tokens / max(self._seconds + self._data_seconds, 1e-9)
         window = module.window
+        # After a resume the interval holds steps that an earlier start has taken.
+        timed_tokens = tokens * self._timed_steps / max(window.steps, 1)
+        speed = timed_tokens / max(self._seconds + self._data_seconds, 1e-9)
         figures = {
             "train/loss": loss,
             "train/perplexity": perplexity(loss),

@@ -6,6 +6,8 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.utilities.types import STEP_OUTPUT
 
 from ilr.checkpoints import Checkpoints
 from ilr.steps import StepCallback, validation_follows
@@ -19,18 +21,32 @@ class Interrupted(Exception):
         self.exit_code = 128 + signum
 
 
-class Interruption(StepCallback):
-    """Turns the first signal into a checkpoint and an `Interrupted`; a second one ends the process at once."""
+class Interruption(StepCallback, Checkpoint):
+    """Turns the first signal into a checkpoint and an `Interrupted`; a second one ends the process at once.
+
+    Whatever asks the trainer to stop within an accumulation window is heard at the window's end: a state saved
+    between would have lost half a gradient. Lightning calls those of the type `Checkpoint` last: here, after all
+    who may ask for a stop, and after `Checkpoints`, with which a validation is saved.
+    """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self.checkpoints = checkpoints
         self.received: int | None = None
+        self._asked_to_stop = False
         self._previous: dict[int, Any] = {}
 
     def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
         """Take over the two signals."""
         for signum in (signal.SIGINT, signal.SIGTERM):
             self._previous[signum] = signal.signal(signum, self._receive)
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, module: L.LightningModule, outputs: STEP_OUTPUT, batch: Any, batch_idx: int
+    ) -> None:
+        """Put a stop off until the step is complete."""
+        asked, complete = self._asked_to_stop or trainer.should_stop, trainer.global_step > self._step_before
+        trainer.should_stop, self._asked_to_stop = asked and complete, asked and not complete
+        super().on_train_batch_end(trainer, module, outputs, batch, batch_idx)
 
     def _receive(self, signum: int, frame: FrameType | None) -> None:
         self.received = signum

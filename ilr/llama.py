@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ilr.decoder import Decoder
 from ilr.errors import InputError
+from ilr.weights import without_tied_head
 
 _ATTENTION = {
     "input_layernorm": "norm",
@@ -54,10 +55,12 @@ def llama_names(decoder: Decoder) -> dict[str, str]:
 def load_llama_weights(decoder: Decoder, weights: Mapping[str, Tensor]) -> None:
     """Copy weights under Hugging Face LLaMA names into the decoder.
 
-    Raises `InputError`, and changes nothing, for an unknown or missing name, another shape, or layers that
-    this decoder shares but whose weights differ.
+    A ``lm_head.weight`` that equals the embedding is what tied embeddings look like when written out. Raises
+    `InputError`, and changes nothing, for an unknown or missing name, another shape, or layers that this decoder
+    shares but whose weights differ.
     """
     names = llama_names(decoder)
+    weights = without_tied_head(weights, names)
     unknown, missing = sorted(set(weights) - set(names)), sorted(set(names) - set(weights))
     if unknown or missing:
         raise InputError(f"LLaMA weights do not fit this decoder: unknown {unknown}, missing {missing}")
@@ -66,7 +69,8 @@ def load_llama_weights(decoder: Decoder, weights: Mapping[str, Tensor]) -> None:
     for theirs, ours in names.items():
         if weights[theirs].shape != state[ours].shape:
             raise InputError(
-                f"{theirs} has shape {tuple(weights[theirs].shape)}, this decoder needs {tuple(state[ours].shape)}"
+                f"{theirs} has shape {tuple(weights[theirs].shape)}, this decoder needs {tuple(state[ours].shape)} "
+                f"({ours})"
             )
         first = chosen.setdefault(ours, theirs)
         if not torch.equal(weights[first], weights[theirs]):

@@ -1,35 +1,44 @@
 """A trained decoder back from its file, in any process."""
 
 from pathlib import Path
+from typing import Any
 
-from ilr.checkpoints import Record
+from ilr.checkpoints import Record, read_checkpoint
 from ilr.decoder import Decoder
 from ilr.errors import InputError
-from ilr.resume import read_checkpoint
 from ilr.run_directory import RunDirectory
 from ilr.training import LanguageModel
+from ilr.weights import fitting
 
 
 def load(path: str | Path, *, weights: str = "best") -> Decoder:
     """The decoder of a checkpoint file, or of a run directory's ``best`` or ``last`` checkpoint.
 
-    It comes on the CPU in evaluation mode, uncompiled. Raises `InputError` for a missing, damaged or foreign file.
+    It comes on the CPU in evaluation mode, uncompiled. Raises `InputError` for a missing, damaged or foreign file,
+    and for weights that do not fit the decoder that the checkpoint describes, with both names or shapes.
     """
-    checkpoint = read_checkpoint(checkpoint_path(path, weights))
+    return decoder_of(*chosen_checkpoint(path, weights))
+
+
+def decoder_of(path: Path, checkpoint: dict[str, Any]) -> Decoder:
+    """The decoder of a checkpoint's content, which was read from ``path``; raises as `load` does."""
     parameters = {**checkpoint["hyper_parameters"], "compile": "none", "recompute": "none"}
-    module = LanguageModel(**parameters)
+    try:
+        module = LanguageModel(**parameters)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path} does not describe a decoder of this project: {error}") from error
     module.configure_model()
-    module.load_state_dict(checkpoint["state_dict"])
+    module.load_state_dict(fitting(checkpoint["state_dict"], module.state_dict(), str(path)))
     return module.decoder.eval()
 
 
-def checkpoint_path(path: str | Path, weights: str = "best") -> Path:
-    """The checkpoint file that ``path`` means: itself, or the best or last of a run directory."""
+def chosen_checkpoint(path: str | Path, weights: str = "best") -> tuple[Path, dict[str, Any]]:
+    """The checkpoint file that ``path`` means, itself or the best or last of a run directory, and its content."""
     path = Path(path)
     if not path.is_dir():
         if not path.is_file():
             raise InputError(f"no checkpoint file or run directory {path}")
-        return path
+        return path, read_checkpoint(path)
     if weights not in ("best", "last"):
         raise InputError(f"weights must be best or last, got {weights!r}")
     directory = RunDirectory(path)
@@ -37,9 +46,4 @@ def checkpoint_path(path: str | Path, weights: str = "best") -> Path:
         raise InputError(
             f"{path} is not a run directory: it has neither {directory.config.name} nor checkpoints"
         )
-    record = Record.read(directory)
-    found = directory.checkpoints / record.best.file if weights == "best" and record.best else None
-    found = record.newest_readable(directory) if weights == "last" else found
-    if found is None or not found.is_file():
-        raise InputError(f"the run directory {path} has no {weights} checkpoint")
-    return found
+    return Record.read(directory).chosen(directory, weights)

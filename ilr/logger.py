@@ -1,10 +1,10 @@
 """The logger of a run: history.jsonl is the record of its curves, the TensorBoard event file mirrors it."""
 
 from argparse import Namespace
-from typing import Any
+from typing import Any, cast
 
 from lightning.fabric.loggers.logger import rank_zero_experiment
-from lightning.pytorch.loggers.logger import Logger
+from lightning.pytorch.loggers.logger import DummyLogger, Logger
 from lightning.pytorch.utilities import rank_zero_only
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams as hparams_records
@@ -27,7 +27,7 @@ class RunLogger(Logger):
 
     A point is {"step", "tokens", "training_flops", tag: value, …}. Validation figures stand in TensorBoard
     also by tokens and by training FLOPs (``by_flops/…``: in GFLOP). On resume the history is cut at the
-    checkpoint's step and the event file is rebuilt from it, so a run has one file and no step twice.
+    checkpoint's step, without tests, and the event file is rebuilt from it: a run has one file and no step twice.
     """
 
     def __init__(self, directory: RunDirectory, resume_step: int | None = None) -> None:
@@ -36,6 +36,7 @@ class RunLogger(Logger):
         self.tokens_per_step = 0
         self.flops_per_token = 0
         self._resume_step = resume_step
+        self._validated: set[int] = set()
         self._writer: SummaryWriter | None = None
 
     final_metrics = FINAL_METRICS
@@ -58,15 +59,17 @@ class RunLogger(Logger):
     @property
     @rank_zero_experiment
     def experiment(self) -> SummaryWriter:
-        """The TensorBoard writer, opened on first use."""
-        if self._writer is None:
-            self._writer = self._open()
-        return self._writer
+        """The TensorBoard writer; before `start` and after `close` one that writes nothing.
+
+        Lightning asks for it while it sets up, when the run may still be refused.
+        """
+        return self._writer or cast(SummaryWriter, DummyLogger().experiment)
 
     @rank_zero_only
     def start(self, tokens_per_step: int, flops_per_token: int) -> None:
-        """Say what a step is worth, before the first point."""
+        """Open the files, and say what a step is worth, before the first point."""
         self.tokens_per_step, self.flops_per_token = tokens_per_step, flops_per_token
+        self._writer = self._open()
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
@@ -85,8 +88,12 @@ class RunLogger(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Add one point."""
+        """Add one point; a validation that the history has already is not added again."""
         step = 0 if step is None else step
+        if "val/loss" in metrics:
+            if step in self._validated:
+                return
+            self._validated.add(step)
         tokens = step * self.tokens_per_step
         point: dict[str, int | float] = {
             "step": step,
@@ -94,10 +101,9 @@ class RunLogger(Logger):
             "training_flops": tokens * self.flops_per_token,
         }
         point.update({tag: float(value) for tag, value in metrics.items() if tag != "epoch"})
-        writer = self.experiment
         with self.directory.history.open("a", encoding="utf-8") as file:
             file.write(plain_json.dumps(point) + "\n")
-        _mirror(writer, point)
+        _mirror(self.experiment, point)
 
     @rank_zero_only
     def log_final(self, figures: dict[str, float]) -> None:
@@ -124,16 +130,11 @@ class RunLogger(Logger):
             self._writer.close()
             self._writer = None
 
-    def discard(self) -> None:
-        """Take back the files of a run that never began."""
-        self.close()
-        for file in (self.directory.history, *self.directory.path.glob("events.out.tfevents.*")):
-            file.unlink(missing_ok=True)
-
     def _open(self) -> SummaryWriter:
         points = []
         if self._resume_step is not None:
-            points = [p for p in read_history(self.directory.history) if p["step"] <= self._resume_step]
+            points = [p for p in read_history(self.directory.history) if self._stays(p, self._resume_step)]
+            self._validated = {p["step"] for p in points if "val/loss" in p}
         with atomic_write(self.directory.history) as file:
             file.writelines(plain_json.dumps(point) + "\n" for point in points)
         for old in self.directory.path.glob("events.out.tfevents.*"):
@@ -143,6 +144,11 @@ class RunLogger(Logger):
         for point in points:
             _mirror(writer, point)
         return writer
+
+    @staticmethod
+    def _stays(point: dict[str, Any], step: int) -> bool:
+        """Whether a point was there at the checkpoint; what is tested after training is tested again."""
+        return point["step"] <= step and not any(tag.startswith("test/") for tag in point)
 
 
 def _mirror(writer: SummaryWriter, point: dict[str, Any]) -> None:

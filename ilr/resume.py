@@ -3,18 +3,17 @@
 A value that the user gives and that differs from the run's is used or refused by name, never ignored.
 """
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import torch
-import yaml
-
-from ilr.checkpoints import Record
+from ilr.checkpoints import Record, read_checkpoint
 from ilr.errors import InputError
 from ilr.parser import plain
-from ilr.run_directory import RunDirectory
+from ilr.run_directory import RunDirectory, read_history
+from ilr.runs.readers import read_yaml
+from ilr.runs.schema import Settings
+from ilr.runs.trust import check_plain
 
 FREE: dict[str, dict[str, set[str] | None]] = {
     "fit": {
@@ -28,6 +27,9 @@ FREE: dict[str, dict[str, set[str] | None]] = {
             "strategy",
             "accelerator",
             "enable_progress_bar",
+            "max_time",
+            "min_steps",
+            "min_epochs",
         },
     },
     "validate": {
@@ -37,6 +39,12 @@ FREE: dict[str, dict[str, set[str] | None]] = {
     },
 }
 """Options that may differ from the run's, per command and section; None: all of them."""
+
+OF_ONE_START = {"max_time"}
+"""Options of the trainer that hold for the start that gives them, not for the run."""
+
+STOPS = ("EarlyStopping", "Timer")
+"""Callbacks that only end training: a run that they have stopped may go on without them, or with others."""
 
 IDENTITY = (
     "corpus",
@@ -72,24 +80,31 @@ class Resume:
 def find_resume(directory: RunDirectory, cfg: Any, given: dict[str, Any]) -> Resume | None:
     """Where `fit` goes on, or None for a new run; the configuration takes over what the run was given.
 
-    Raises `InputError` where the directory holds a run and the user did not ask to go on, and
-    `AlreadyFinished` where the run has nothing left to do.
+    Raises `InputError` where the directory holds a run and the user did not ask to go on, or what is left of one,
+    and `AlreadyFinished` where the run has nothing left to do.
     """
+    if leftovers := directory.leftovers():
+        raise InputError(
+            f"--run_dir {directory.path} holds no run but what is left of one without a config.yaml "
+            f"({_listed(leftovers)}): remove it, or give another --run_dir"
+        )
     if cfg.ckpt_path is not None:
         path = _existing(cfg.ckpt_path)
         if path.parent.parent.resolve() != directory.path.resolve():
             raise InputError(f"--ckpt_path {path} belongs to another run than --run_dir {directory.path}")
+        checkpoint = read_checkpoint(path)
     elif cfg.resume == "never":
         _refuse_to_overwrite(directory)
         return None
     else:
         found = Record.read(directory).newest_readable(directory)
         if found is None:
+            _check_anew(directory)
             return None
-        path = found
-    checkpoint = read_checkpoint(path)
+        path, checkpoint = found
     _take_over("fit", cfg, given, _stored(directory, checkpoint))
     _check_unfinished(directory, cfg)
+    read_history(directory.history)  # what cannot be read is said before anything changes
     return Resume(path, int(checkpoint["global_step"]))
 
 
@@ -99,9 +114,8 @@ def adopt_checkpoint(cfg: Any, given: dict[str, Any]) -> tuple[RunDirectory, str
     ``--ckpt_path`` names a file; ``--run_dir`` with ``--weights`` best or last asks the run's record.
     Another ``--model.schedule`` than the trained one evaluates the same weights under that schedule.
     """
-    path = _chosen(cfg)
+    path, checkpoint = _chosen(cfg)
     directory = RunDirectory(path.parent.parent)
-    checkpoint = read_checkpoint(path)
     stored = _stored(directory, checkpoint)
     other_text = any(key in given.get("data", {}) for key in IDENTITY)
     _take_over("validate", cfg, given, stored)
@@ -114,22 +128,10 @@ def adopt_checkpoint(cfg: Any, given: dict[str, Any]) -> tuple[RunDirectory, str
     return directory, f"{path}, step {checkpoint['global_step']}, {under}"
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint's content on the CPU; raises `InputError` where it is damaged or not one of ours."""
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # a cut or foreign file fails in many ways
-        if not zipfile.is_zipfile(path):  # what torch says of it would speak of mmap
-            raise InputError(f"{path} is no checkpoint, or one that was cut short") from error
-        raise InputError(f"cannot read the checkpoint {path}: {error}") from error
-    if not isinstance(checkpoint, dict) or "ilr" not in checkpoint:
-        raise InputError(f"{path} is not a checkpoint of this project")
-    return checkpoint
-
-
-def _chosen(cfg: Any) -> Path:
+def _chosen(cfg: Any) -> tuple[Path, dict[str, Any]]:
     if cfg.ckpt_path is not None:
-        return _existing(cfg.ckpt_path)
+        path = _existing(cfg.ckpt_path)
+        return path, read_checkpoint(path)
     if cfg.run_dir is None:
         raise InputError(
             "nothing to evaluate: give --ckpt_path FILE, or --run_dir DIR with --weights best or last"
@@ -137,13 +139,7 @@ def _chosen(cfg: Any) -> Path:
     directory = RunDirectory(Path(cfg.run_dir))
     if not directory.has_run():
         raise InputError(f"--run_dir {directory.path} is not a run directory")
-    record = Record.read(directory)
-    if cfg.weights == "best" and record.best is not None:
-        return _existing(directory.checkpoints / record.best.file)
-    newest = record.newest_readable(directory) if cfg.weights == "last" else None
-    if newest is None:
-        raise InputError(f"--run_dir {directory.path} has no {cfg.weights} checkpoint")
-    return newest
+    return Record.read(directory).chosen(directory, cfg.weights)
 
 
 def _existing(path: str | Path) -> Path:
@@ -154,20 +150,29 @@ def _existing(path: str | Path) -> Path:
 
 def _stored(directory: RunDirectory, checkpoint: dict[str, Any]) -> dict[str, Any]:
     """The run's values by section: from its config.yaml where that lies beside, the model's from the checkpoint."""
-    stored = yaml.safe_load(directory.config.read_text()) if directory.config.is_file() else {}
-    return {**stored, "model": {**stored.get("model", {}), **checkpoint["hyper_parameters"]}}
+    stored: dict[str, Any] = {}
+    if directory.config.is_file():
+        stored = read_yaml(directory.config, Settings, "the configuration").model_dump(exclude_unset=True)
+    hyperparameters = {
+        key: value for key, value in checkpoint["hyper_parameters"].items() if not key.startswith("_")
+    }
+    return {**stored, "model": {**stored.get("model", {}), **hyperparameters}}
 
 
 def _take_over(command: str, cfg: Any, given: dict[str, Any], stored: dict[str, Any]) -> None:
     conflicts = []
     for section, free in FREE[command].items():
         values, own = cfg[section], given.get(section, {})
-        for key, value in (stored.get(section) or {}).items():
-            if key not in values:
-                continue
-            if key not in own:
+        known = {key: value for key, value in (stored.get(section) or {}).items() if key in values}
+        taken = {key: value for key, value in known.items() if key not in own and key not in OF_ONE_START}
+        if not cfg.trust:
+            check_plain(section, taken, "the run's configuration")
+        for key, value in known.items():
+            if key in taken:
                 values[key] = value
-            elif free is not None and key not in free and plain(own[key]) != plain(value):
+            elif free is None or key in free or key not in own:
+                continue
+            elif _without_stops(plain(own[key])) != _without_stops(plain(value)):
                 conflicts.append(f"--{section}.{key} is {plain(own[key])}, the run has {plain(value)}")
     if "seed_everything" in given and given["seed_everything"] != stored.get(
         "seed_everything", given["seed_everything"]
@@ -184,6 +189,39 @@ def _take_over(command: str, cfg: Any, given: dict[str, Any], stored: dict[str, 
         raise InputError("this checkpoint's run was made with other values: " + "; ".join(conflicts))
 
 
+def _without_stops(value: Any) -> Any:
+    """A list of callbacks without those that only end training; other values as they are."""
+    if not isinstance(value, list):
+        return value
+    named = [(entry.get("class_path", "") if isinstance(entry, dict) else "", entry) for entry in value]
+    return [entry for name, entry in named if str(name).rpartition(".")[2] not in STOPS] or None
+
+
+def _check_anew(directory: RunDirectory) -> None:
+    """Whether a run without a recorded checkpoint may begin again."""
+    summary = directory.summary()
+    if summary is not None and summary["status"] in ("finished", "diverged"):
+        _already(directory, summary)
+    files = sorted(directory.checkpoints.glob("*.ckpt"))
+    if len(files) > 1:  # one alone was just written when the run was killed
+        raise InputError(
+            f"{directory.checkpoints} holds checkpoints ({_listed(files)}) but no record.json that says which is "
+            "whose: go on from one with --ckpt_path FILE, or remove them to begin anew"
+        )
+
+
+def _listed(paths: list[Path], most: int = 3) -> str:
+    names = ", ".join(path.name for path in paths[:most])
+    return names + (f" and {len(paths) - most} more" if len(paths) > most else "")
+
+
+def _already(directory: RunDirectory, summary: dict[str, Any]) -> NoReturn:
+    done = f"{summary['status']} at step {summary['steps']}"
+    if summary["status"] == "diverged":
+        raise AlreadyFinished(f"{directory.path}: {done}; nothing to do", 3)
+    raise AlreadyFinished(f"{directory.path}: already {done}; nothing to do", 0)
+
+
 def _refuse_to_overwrite(directory: RunDirectory) -> None:
     if directory.has_run():
         summary = directory.summary()
@@ -196,17 +234,14 @@ def _refuse_to_overwrite(directory: RunDirectory) -> None:
 
 def _check_unfinished(directory: RunDirectory, cfg: Any) -> None:
     summary = directory.summary()
-    if summary is None:
+    if summary is None or summary["status"] == "stopped":
         return
-    done = f"{summary['status']} at step {summary['steps']}"
-    if summary["status"] == "diverged":
-        raise AlreadyFinished(f"{directory.path}: {done}; nothing to do", 3)
     steps, epochs = cfg.trainer.max_steps, cfg.trainer.max_epochs
     longer = steps > summary["steps"] if steps > 0 else (epochs or 0) > round(summary["epochs"])
-    if not longer:
-        raise AlreadyFinished(f"{directory.path}: already {done}; nothing to do", 0)
+    if summary["status"] == "diverged" or not longer:
+        _already(directory, summary)
     if cfg.model.lr_schedule != "constant":
         raise InputError(
-            f"{directory.path} is {done} and cannot be extended: its {cfg.model.lr_schedule} learning rate ended "
-            "there (model.lr_schedule constant can be extended)"
+            f"{directory.path} is {summary['status']} at step {summary['steps']} and cannot be extended: its "
+            f"{cfg.model.lr_schedule} learning rate ended there (model.lr_schedule constant can be extended)"
         )

@@ -1,7 +1,9 @@
 """The folder of one run: what lies in it, whether it is finished, and how files get there whole. No torch."""
 
+import glob
 import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,15 @@ from typing import IO, Any, Literal
 from ilr.errors import InputError
 from ilr.runs.files import MissingFile
 from ilr.runs.readers import read_json, read_jsonl
+
+OF_A_START = ("config.yaml", "config-resume-*.yaml")
+OF_TRAINING = ("history.jsonl", "documents.parquet", "summary.json", "tokenizer.json")
+EVENTS = "events.out.tfevents.*"
+OF_CHECKPOINTS = ("record.json", "*.ckpt")
+"""Names of what a training run writes, in its directory and (the last) in the folder of its checkpoints."""
+
+OF_OTHERS = ("evaluation-*.json", "evaluation", "analysis")
+"""Names of what other commands write about a run in its directory."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,35 @@ class RunDirectory:
             number += 1
         return path
 
+    def leftovers(self) -> list[Path]:
+        """What lies here of a run that has no configuration any more: another run must not take it for its own."""
+        if self.config.is_file():
+            return []
+        names = (*OF_A_START, *OF_TRAINING, EVENTS, *OF_OTHERS)
+        found = [path for name in names for path in sorted(self.path.glob(name))]
+        return found + [path for name in OF_CHECKPOINTS for path in sorted(self.checkpoints.glob(name))]
+
+    def clear(self) -> None:
+        """Take away what a run without a checkpoint left; its configuration last, which says that it was one."""
+        for name in OF_CHECKPOINTS:
+            _delete(self.checkpoints.glob(name))
+        for name in (*OF_TRAINING, EVENTS, *reversed(OF_A_START)):
+            _delete(self.path.glob(name))
+
+    def reopen(self) -> None:
+        """Take away what said that a run had ended, which now goes on."""
+        for path in (self.summary_path, self.documents):
+            path.unlink(missing_ok=True)
+
+    def clear_partial(self) -> None:
+        """Take away what a killed training run was writing; only who holds the lock may call it."""
+        for name in (*OF_A_START, *OF_TRAINING):
+            _delete(self.path.glob(f".{name}.*.partial"))
+        for name in OF_CHECKPOINTS:
+            _delete(self.checkpoints.glob(f".{name}.*.partial"))
+        _delete(self.checkpoints.glob("*.ckpt.partial"))  # as earlier versions called them
+        _delete(self.path.glob("documents.partial"))
+
     def create(self) -> list[Path]:
         """Make the folder; the folders made, outermost first. Raises `InputError` where that fails."""
         wanted = [self.checkpoints, self.path, *self.path.parents]
@@ -87,10 +127,19 @@ class RunDirectory:
         return missing
 
 
+def _delete(paths: Iterable[Path]) -> None:
+    for path in list(paths):
+        path.unlink(missing_ok=True)
+
+
 @contextmanager
 def atomic_write(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
-    """A file that appears under ``path`` whole or not at all: written beside it, synced, renamed."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    """A file that appears under ``path`` whole or not at all: written beside it, synced, renamed.
+
+    What a process that was killed left of the same file goes.
+    """
+    _clear_partial(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}@{socket.gethostname()}.partial")
     try:
         with partial.open(mode, encoding="utf-8" if mode == "w" else None) as file:
             yield file
@@ -99,6 +148,17 @@ def atomic_write(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _clear_partial(target: Path) -> None:
+    """Delete half-written files for ``target`` whose writer, a process of this machine, runs no more."""
+    ending = f"@{socket.gethostname()}.partial"
+    for path in target.parent.glob(glob.escape(f".{target.name}.") + "*" + glob.escape(ending)):
+        import psutil  # rarely needed
+
+        writer = path.name.removesuffix(ending).rsplit(".", 1)[-1]
+        if writer.isdecimal() and not psutil.pid_exists(int(writer)):
+            path.unlink(missing_ok=True)
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:

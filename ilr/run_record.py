@@ -3,13 +3,13 @@
 from typing import Any
 
 import lightning as L
-import torch
 import yaml
 from lightning.pytorch.strategies import ModelParallelStrategy
-from lightning.pytorch.utilities import rank_zero_only
+from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
 
 from ilr.accounting import cost
-from ilr.checkpoints import Record
+from ilr.checkpoints import Record, read_checkpoint
+from ilr.errors import InputError
 from ilr.fsdp import gathered_weights
 from ilr.logger import RunLogger
 from ilr.metrics import Scores
@@ -33,17 +33,36 @@ class RunRecord(L.Callback):
     """Announces the run to terminal and TensorBoard, and writes documents.parquet and summary.json."""
 
     def __init__(
-        self, directory: RunDirectory, logger: RunLogger, seed: int, held_equal: str, config: str
+        self,
+        directory: RunDirectory,
+        logger: RunLogger,
+        seed: int,
+        held_equal: str,
+        config: str,
+        goes_on: bool = False,
     ) -> None:
         self.directory, self.logger = directory, logger
         self.seed, self.held_equal, self.config = seed, held_equal, config
-        self.started = False
+        self.goes_on, self.started = goes_on, False
+
+    def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Begin the record."""
+        assert isinstance(module, LanguageModel)
+        self.begin(trainer, module)
 
     @rank_zero_only
-    def on_train_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
-        """Keep configuration and tokenizer; log plan, cost and hyper-parameters."""
-        assert isinstance(module, LanguageModel)
+    def begin(self, trainer: L.Trainer, module: LanguageModel) -> None:
+        """Keep configuration and tokenizer; log plan, cost and hyper-parameters. Once, also where nothing is left
+        to train; what an earlier start left and this one will not replace goes.
+        """
+        if self.started:
+            return
         self.started = True
+        self.directory.clear_partial()
+        if self.goes_on:
+            self.directory.reopen()
+        else:
+            self.directory.clear()
         with atomic_write(self.directory.next_config()) as file:
             file.write(self.config)
         spent = cost(module.config, module.plan)
@@ -54,7 +73,8 @@ class RunRecord(L.Callback):
             hyperparameters(module, self.seed),
             {"plan": _code(module.plan.table()), "cost": _code(figures)},
         )
-        module.data.tokenizer.save(str(self.directory.tokenizer))
+        with atomic_write(self.directory.tokenizer) as file:
+            file.write(module.data.tokenizer.to_str(pretty=True))
         if isinstance(trainer.strategy, ModelParallelStrategy):
             print(
                 f"sharded weights: each micro-batch gathers {gathered_weights(module.config, module.plan):,} weights "
@@ -69,6 +89,11 @@ class RunRecord(L.Callback):
             flush=True,
         )
 
+    def score_validation(self, trainer: L.Trainer, module: LanguageModel) -> None:
+        """Validation scores of the last weights, where this start has trained nothing and so has none."""
+        if "val" not in module.scores:
+            trainer.validate(module, datamodule=module.data, verbose=False)
+
     def score_tests(self, trainer: L.Trainer, module: LanguageModel) -> dict[str, Scores]:
         """Test scores of the last weights, and of the best by val/loss where these are others."""
         trainer.test(module, datamodule=module.data, verbose=False)
@@ -76,9 +101,13 @@ class RunRecord(L.Callback):
         record = Record.read(self.directory)
         if record.best is None or not record.last or record.best.step == record.last[-1].step:
             return {**tests, "best": tests["last"]} if record.best is not None else tests
+        try:
+            best = read_checkpoint(self.directory.checkpoints / record.best.file)
+        except InputError as error:
+            rank_zero_warn(f"{error}; the best weights are not tested")
+            return tests
         kept = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-        path = self.directory.checkpoints / record.best.file
-        module.load_state_dict(torch.load(path, map_location="cpu", weights_only=True)["state_dict"])
+        module.load_state_dict(best["state_dict"])
         trainer.test(module, datamodule=module.data, verbose=False)
         tests["best"] = module.scores["test"]
         module.load_state_dict(kept)
@@ -99,12 +128,13 @@ class RunRecord(L.Callback):
             self.logger.log_final({name: summary[name] for name in self.logger.final_metrics})
         self.logger.close()
         write_summary(self.directory, summary)
-        if status == "finished":
+        if status != "diverged" and summary["val_loss"] is not None:
             self._print_end(module, summary)
 
     def _print_end(self, module: LanguageModel, summary: dict[str, Any]) -> None:
+        asked = "" if summary["status"] == "finished" else f" of {module.horizon:,}"
         print(
-            f"finished {summary['label']}: {summary['steps']:,} steps, {summary['tokens']:,} tokens\n"
+            f"{summary['status']} {summary['label']}: {summary['steps']:,}{asked} steps, {summary['tokens']:,} tokens\n"
             f"  validation  loss {summary['val_loss']:.4f} nats/token  perplexity {summary['val_perplexity']:.2f}  "
             f"{summary['val_bits_per_byte']:.4f} bits per byte"
         )
@@ -120,6 +150,12 @@ class RunRecord(L.Callback):
             f"  record      {self.directory.path}\n  curves      tensorboard --logdir {self.directory.path.parent}",
             flush=True,
         )
+        if summary["status"] == "stopped":
+            print(
+                "Training was stopped before the steps that were asked for (a limit of time, or a callback): the same "
+                "command goes on with --resume auto, and a larger or no --trainer.max_time where that was the limit",
+                flush=True,
+            )
 
 
 def _code(text: str) -> str:

@@ -84,7 +84,7 @@ def summarise(
     record = Record.read(directory)
     history = read_history(directory.history)
     tokens_per_step = tokens_of_a_step(trainer, data)
-    steps = max((point["step"] for point in history), default=0)
+    steps = trainer.global_step
     flops = cost(module.config, module.plan).flops_per_token
     validations = {point["step"]: point for point in history if "val/loss" in point}
     best = validations.get(record.best.step) if record.best is not None else None
@@ -169,9 +169,8 @@ def write_documents(directory: RunDirectory, data: TextData, scores: dict[str, S
         )
     if not parts:
         return
-    partial = directory.documents.with_suffix(".partial")
-    pq.write_table(pa.concat_tables(parts), partial)
-    partial.replace(directory.documents)
+    with atomic_write(directory.documents, "wb") as file:
+        pq.write_table(pa.concat_tables(parts), file)
 
 
 def gzip_bits_per_byte(texts: Iterable[str]) -> float:

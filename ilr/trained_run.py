@@ -13,34 +13,37 @@ from ilr.data.encoding import encode_text
 from ilr.data.tokenizer import SEPARATOR, load_tokenizer
 from ilr.decoder import Decoder
 from ilr.errors import InputError
-from ilr.loading import checkpoint_path, load
-from ilr.resume import read_checkpoint
+from ilr.loading import chosen_checkpoint, decoder_of
 from ilr.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """One checkpoint of a run: which file and step it is, its decoder, and what lies beside it."""
+    """One checkpoint of a run: which file and step it is, its decoder, what lies beside it, and the precision of
+    its validation ("same": that of training).
+    """
 
     checkpoint: Path
     step: int
     decoder: Decoder
     directory: RunDirectory
+    val_precision: str
 
     @classmethod
     def load(cls, path: str | Path, weights: str = "best", device: str = "cpu") -> "TrainedRun":
         """A checkpoint file, or a run directory's ``best`` or ``last``; `InputError` for another path."""
-        file = checkpoint_path(path, weights)
-        decoder = load(file)
+        file, checkpoint = chosen_checkpoint(path, weights)
+        decoder = decoder_of(file, checkpoint)
         try:
             decoder = decoder.to(device)
         except (AssertionError, RuntimeError) as error:  # what torch raises differs from device to device
             raise InputError(f"the device {device!r} cannot be used: {error}") from None
         return cls(
             checkpoint=file,
-            step=int(read_checkpoint(file)["global_step"]),
+            step=checkpoint["global_step"],
             decoder=decoder,
             directory=RunDirectory(file.resolve().parent.parent),
+            val_precision=checkpoint["hyper_parameters"].get("val_precision", "same"),
         )
 
     @property

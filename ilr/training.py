@@ -19,6 +19,7 @@ from ilr.metrics import IGNORED, CorpusNLL, Scores, token_nll
 from ilr.optimisation import LRSchedule, check_optimisation, learning_rate_factor, parameter_groups
 from ilr.plan import make_plan
 from ilr.positions import check_length
+from ilr.weights import fitting
 from ilr.window import StepWindow
 
 Batch = dict[str, Tensor]
@@ -209,7 +210,8 @@ class LanguageModel(L.LightningModule):
         checkpoint["ilr"] = {"window": self.window.state_dict(), "horizon": self.horizon}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on with the open logged interval, over the same horizon."""
+        """Go on with the open logged interval, over the same horizon; `InputError` for weights of another model."""
+        checkpoint["state_dict"] = fitting(checkpoint["state_dict"], self.state_dict(), "the checkpoint")
         self.window.load_state_dict(checkpoint["ilr"]["window"])
         self._begun_horizon = checkpoint["ilr"]["horizon"]
 

@@ -2,13 +2,16 @@
 
 import errno
 import logging
+import os
 import random
 import sys
 import warnings
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
 
+import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
@@ -27,6 +30,7 @@ from ilr.plan import make_plan
 from ilr.resume import AlreadyFinished, Resume, adopt_checkpoint, find_resume
 from ilr.run_directory import RunDirectory
 from ilr.run_record import RunRecord
+from ilr.runs.lock import LOCK_FILE, held
 from ilr.training import LanguageModel
 from ilr.training_options import (
     add_run_options,
@@ -52,8 +56,10 @@ class TrainingParser(LightningArgumentParser):
 class TrainingCLI(LightningCLI):
     """The training commands. A run lives in one directory; the README says what lies in it."""
 
-    def __init__(self, args: list[str] | None) -> None:
+    def __init__(self, args: list[str] | None, until_the_end: ExitStack) -> None:
         self._building = ""
+        self._until_the_end = until_the_end
+        self._locked = False
         self._asked = (sys.argv[1:] if args is None else args)[:1]
         self.start: Resume | None = None
         super().__init__(
@@ -123,11 +129,24 @@ class TrainingCLI(LightningCLI):
                 Path(cfg.ckpt_path).parent.parent if cfg.ckpt_path else self._default_path()
             )
             self.directory = RunDirectory(Path(path))
+            self._lock()
             self.start = find_resume(self.directory, cfg, self.given)
             settle_intervals(cfg, self.given)
         for section, name in ((cfg.model, "init_seed"), (cfg.model, "dropout_seed"), (cfg.data, "seed")):
             if section[name] is None:
                 section[name] = cfg.seed_everything
+
+    def _lock(self) -> None:
+        """Keep other processes out of the run directory until this one has ended; the first process does it for all.
+
+        A directory that is not there yet, or not to be written, is left to `RunDirectory.create`.
+        """
+        path = self.directory.path
+        first = getattr(rank_zero_only, "rank", 0) == 0
+        if self._locked or not first or not os.access(path, os.W_OK) or not path.is_dir():
+            return
+        self._until_the_end.enter_context(held(path, f"--run_dir {path}"))
+        self._locked = True
 
     def _default_path(self) -> str:
         model = self.cfg.model
@@ -162,12 +181,18 @@ class TrainingCLI(LightningCLI):
             raise InputError(
                 "--trainer.limit_val_batches would call a part the whole: use --data.max_eval_tokens"
             )
-        self.made = self.directory.create()
+        self._take_directory()
         logger = RunLogger(self.directory, self.start.step if self.start else None)
         own = [] if isinstance(cfg.trainer.logger, bool) else _listed(cfg.trainer.logger)
-        checkpoints = Checkpoints(self.directory, cfg.save_every)
+        step = self.start.step if self.start else None
+        checkpoints = Checkpoints(self.directory, cfg.save_every, step)
         self.record = RunRecord(
-            self.directory, logger, cfg.seed_everything, cfg.held_equal, self._effective_config()
+            self.directory,
+            logger,
+            cfg.seed_everything,
+            cfg.held_equal,
+            self._effective_config(),
+            goes_on=self.start is not None,
         )
         bar = [_Bar(refresh_rate=10)] if cfg.trainer.enable_progress_bar is not False else []
         self.trainer_defaults["callbacks"] = [
@@ -186,10 +211,18 @@ class TrainingCLI(LightningCLI):
             self._leave_nothing_half_made()
             raise InputError(f"--trainer: {' '.join(str(error).split())}") from error
 
+    def _take_directory(self) -> None:
+        """Make the run directory and lock it, where that was not possible before."""
+        self.made = self.directory.create()
+        if not self._locked:
+            self._lock()
+            if self._locked and self.directory.has_run():
+                raise InputError(f"--run_dir {self.directory.path}: another process has begun a run there")
+
     def _effective_config(self) -> str:
         """The configuration as YAML; running from it repeats the run."""
         cfg = self.cfg.clone()
-        for key in ("run_dir", "resume", "ckpt_path", "config"):
+        for key in ("run_dir", "resume", "ckpt_path", "config", "trust"):
             cfg.pop(key, None)
         cfg.trainer.val_check_interval = None  # follows from val_every
         return str(self._parser("fit").dump(cfg, skip_none=False, skip_validation=True))
@@ -201,23 +234,33 @@ class TrainingCLI(LightningCLI):
         path = None
         if self.start is not None:
             path = str(self.start.path)
-            self.directory.summary_path.unlink(missing_ok=True)
             rank_zero_only(print)(f"going on from {path} (step {self.start.step})", flush=True)
+        elif self.directory.has_run():
+            rank_zero_only(print)(
+                f"{self.directory.path} holds a run without a checkpoint: it begins again at step 0, with the values "
+                "given now",
+                flush=True,
+            )
         try:
             self.trainer.fit(model, datamodule=datamodule, ckpt_path=path)
+            self.record.begin(self.trainer, model)
+            self.record.score_validation(self.trainer, model)
         except Diverged:
             self.record.finish(self.trainer, model, "diverged", {})
             raise
         except InputError:
             self._leave_nothing_half_made()
             raise
+        status = "finished" if self.trainer.global_step >= model.horizon else "stopped"
         tests = self.record.score_tests(self.trainer, model) if self.cfg.test_after_fit else {}
-        self.record.finish(self.trainer, model, "finished", tests)
+        self.record.finish(self.trainer, model, status, tests)
 
     def _leave_nothing_half_made(self) -> None:
         if self.record.started or self.start is not None or getattr(rank_zero_only, "rank", 0) != 0:
             return
-        self.record.logger.discard()
+        self._until_the_end.close()  # the lock lies in the folder
+        if self.directory.path in self.made:
+            (self.directory.path / LOCK_FILE).unlink(missing_ok=True)
         for folder in reversed(self.made):
             with suppress(OSError):
                 folder.rmdir()
@@ -249,7 +292,8 @@ def main(args: list[str] | None = None) -> int:
     """Run a training command; the exit status (0 finished, 2 wrong use, 3 diverged, 130/143 interrupted)."""
     _quiet()
     try:
-        TrainingCLI(args)
+        with ExitStack() as until_the_end:
+            TrainingCLI(args, until_the_end)
     except AlreadyFinished as done:
         print(done)
         return done.exit_code
@@ -275,6 +319,14 @@ def main(args: list[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _plain_enum(dumper: yaml.SafeDumper, value: Enum) -> yaml.Node:
+    return dumper.represent_data(value.value)
+
+
+# Defaults of a user's callbacks may be members of an enumeration, which YAML has no form for.
+yaml.SafeDumper.add_multi_representer(Enum, _plain_enum)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -23,6 +23,11 @@ def add_run_options(parser: LightningArgumentParser, command: str) -> None:
         default=None,
         help="Directory of the run. Null, for fit: runs/CONFIG/LABEL-sSEED.",
     )
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="Import classes and functions that the run directory's configuration names.",
+    )
     if command != "fit":
         parser.add_argument(
             "--weights",
@@ -35,7 +40,7 @@ def add_run_options(parser: LightningArgumentParser, command: str) -> None:
         "--resume",
         type=Literal["never", "auto"],
         default="never",
-        help="auto: go on from the run directory's newest checkpoint, if there is one.",
+        help="auto: go on from the run directory's newest checkpoint; without one, begin.",
     )
     parser.add_argument("--val_every", type=int, default=200, help="Steps between validations.")
     parser.add_argument("--save_every", type=int, default=200, help="Steps between checkpoints.")

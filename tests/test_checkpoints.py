@@ -23,7 +23,8 @@ class Trainer:
         self.lightning_module = SimpleNamespace(parameters=lambda: [self.weight])
 
     def save_checkpoint(self, path: Path) -> None:
-        AtomicCheckpointIO().save_checkpoint({"step": self.global_step}, path)
+        values = {"global_step": self.global_step, "state_dict": {}, "hyper_parameters": {}, "ilr": {}}
+        AtomicCheckpointIO().save_checkpoint(values, path)
 
 
 def saved(directory: RunDirectory, losses: list[float | None]) -> Checkpoints:
@@ -81,9 +82,12 @@ def test_a_damaged_newest_file_falls_back_to_the_one_before(tmp_path: Path) -> N
     saved(directory, [1.0, 2.0])
     newest = directory.checkpoints / "step-00000002.ckpt"
     newest.write_bytes(newest.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match="step-00000002.ckpt cannot be read"):
+    with pytest.warns(
+        UserWarning, match=r"step-00000002.ckpt is no checkpoint, or one that was cut short; going back"
+    ):
         found = Record.read(directory).newest_readable(directory)
-    assert found == directory.checkpoints / "step-00000001.ckpt"
+    assert found is not None
+    assert (found[0].name, found[1]["global_step"]) == ("step-00000001.ckpt", 1)
 
 
 def test_a_full_disk_is_one_message_and_leaves_the_earlier_file(

@@ -12,9 +12,7 @@ from torch import Tensor
 from ilr.data import TextData
 from ilr.decoder import Decoder
 from ilr.errors import InputError
-from ilr.loading import checkpoint_path
 from ilr.plan import Plan
-from ilr.resume import read_checkpoint
 from ilr.trained_run import TrainedRun
 
 PRECISIONS: dict[str, tuple[torch.dtype, torch.dtype | None]] = {
@@ -46,7 +44,7 @@ class Text:
 def evaluation_precision(run: TrainedRun, asked: str | None) -> str:
     """The precision asked for, else the one in which the run itself is validated."""
     if asked is None:
-        asked = read_checkpoint(run.checkpoint)["hyper_parameters"].get("val_precision", "same")
+        asked = run.val_precision
     if asked == "same":
         asked = str(run.settings["trainer"]["precision"])
     asked = _SHORT.get(asked, asked)
@@ -108,7 +106,7 @@ def words_of(text: Text) -> int:
 
 def weights_name(path: Path, weights: str) -> str:
     """What to call the weights beside others of the run: best, last, or the checkpoint file's own name."""
-    return weights if path.is_dir() else checkpoint_path(path).stem
+    return weights if path.is_dir() else path.stem
 
 
 def _names(corpus: str | list[str]) -> tuple[str, ...]:

@@ -13,8 +13,15 @@ from ilr.sweep.state import ENDED, Progress, State, progress_of, state_of
 PERIOD = 1.0
 """Seconds between two readings of all runs."""
 
-ORDER: tuple[State, ...] = ("running", "failed", "interrupted", "diverged", "finished", "waiting")
-STYLES = {"running": "bold", "failed": "red", "diverged": "yellow", "finished": "green", "waiting": "dim"}
+ORDER: tuple[State, ...] = ("running", "failed", "interrupted", "diverged", "stopped", "finished", "waiting")
+STYLES = {
+    "running": "bold",
+    "failed": "red",
+    "diverged": "yellow",
+    "stopped": "yellow",
+    "finished": "green",
+    "waiting": "dim",
+}
 
 
 class Display:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ilr.sweep.runs import Run, Sweep
-from ilr.sweep.state import record_of, state_of
+from ilr.sweep.state import ENDED, record_of, state_of
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
@@ -23,7 +23,7 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int =
 
 def report(sweep: Sweep) -> tuple[str, bool]:
     """The table of all runs with what to do next, and whether none is left undone."""
-    rows, failed, left = [], [], []
+    rows, failed, left, stopped = [], [], [], []
     for run in sweep.runs:
         state = state_of(sweep, run)
         note = record_of(sweep, run).read()
@@ -33,12 +33,20 @@ def report(sweep: Sweep) -> tuple[str, bool]:
         rows.append([run.name, f"{state}: {reason}" if reason else state, _steps(summary), *figures])
         if state == "failed":
             failed.append(run)
-        elif state not in ("finished", "diverged"):
+        elif state == "stopped":
+            stopped.append(run)
+        elif state not in ENDED:
             left.append(run)
     lines = [text_table(("run", "state", "steps", "val perplexity", "test perplexity"), rows, left=2)]
     if failed:
         lines += ["", f"{len(failed)} failed; by hand, with all that it has to say:", *map(by_hand, failed)]
         lines.append(f"Output of each: {sweep.records}/RUN.out and .err")
+    if stopped:
+        lines += [
+            "",
+            f"{len(stopped)} stopped before the steps asked for; one goes on by hand with",
+            by_hand(stopped[0]),
+        ]
     if left:
         lines += ["", f"{len(left)} not done: the same command goes on with them"]
     lines += ["", f"Curves:  ilr board {shlex.quote(str(sweep.directory))}"]

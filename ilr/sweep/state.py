@@ -13,8 +13,8 @@ from ilr.run_directory import RunDirectory, atomic_write
 from ilr.sweep.identity import differences, digest
 from ilr.sweep.runs import Run, Sweep, renamed
 
-State = Literal["finished", "diverged", "failed", "running", "interrupted", "waiting"]
-ENDED: tuple[State, ...] = ("finished", "diverged")
+State = Literal["finished", "stopped", "diverged", "failed", "running", "interrupted", "waiting"]
+ENDED: tuple[State, ...] = ("finished", "stopped", "diverged")
 TAIL = 2**16
 """Bytes of the end of a history that are read to see how far a run is."""
 
@@ -55,10 +55,11 @@ def record_of(sweep: Sweep, run: Run) -> Record:
 
 
 def state_of(sweep: Sweep, run: Run) -> State:
-    """Finished and diverged by the run's own summary; the rest from the sweep's record."""
+    """Finished, stopped and diverged by the run's own summary; the rest from the sweep's record."""
     summary = run.directory.summary()
-    if summary is not None:
-        return "diverged" if summary["status"] == "diverged" else "finished"
+    ended: State | None = None if summary is None else summary["status"]
+    if ended in ENDED:
+        return ended
     noted: State | None = record_of(sweep, run).read().get("state")
     if noted in ("failed", "running"):
         return noted
