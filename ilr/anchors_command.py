@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ilr.accounting import cost
 from ilr.anchors import KINDS, Anchor, anchor, can_be_widened, is_unrepeated
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail, plain
 from ilr.plan import SCHEDULE_EXAMPLES, Plan, make_plan
+from ilr.runs.plain_yaml import parse
 from ilr.sharing import SHARING_EXAMPLES
 from ilr.sweep.arms import changes
 from ilr.sweep.report import text_table
@@ -52,17 +51,10 @@ def _options(given: dict[str, Any]) -> Options:
     options = {**read_base(files), **own}
     for name in ("schedule", "sharing"):
         if given.get(name) is not None:
-            options[f"model.{name}"] = _read(given[name], name)
+            options[f"model.{name}"] = parse(given[name], f"the {name}")
     if "model.num_layers" not in options and "model.schedule" in options:
         options["model.num_layers"] = make_plan(options["model.schedule"]).num_layers
     return options
-
-
-def _read(text: str, what: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise InputError(f"the {what} cannot be read: {text!r}") from None
 
 
 def _applies(kind: str, plan: Plan) -> bool:

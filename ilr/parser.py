@@ -4,9 +4,14 @@ import re
 import sys
 from typing import Any, NoReturn
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, _loaders_dumpers
 
 from ilr.plan import SCHEDULE_EXAMPLES
+from ilr.runs.plain_yaml import PlainLoader
+
+# The library reads option values and --config files with a loader of its own, without bounds; it has no public
+# way to give it another one for all of them.
+_loaders_dumpers.yaml_default_loader = PlainLoader
 
 
 def fail(message: str) -> NoReturn:

@@ -5,13 +5,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ilr.accounting import Cost, cost
+from ilr.bounds import shown
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail, plain
 from ilr.plan import SCHEDULE_EXAMPLES, Plan, make_plan
+from ilr.runs.plain_yaml import parse, read_mapping
 
 VOCABULARY = 4096
 """Vocabulary where neither configuration nor option says one: the data module's default."""
@@ -71,11 +71,11 @@ def _run(given: dict[str, Any]) -> None:
     stored = _layered([Path(file) for file in given.get("config") or []])
     model = {**stored.get("model", {}), **given.get("model", {})}
     schedule = given.get("schedule")
-    schedule = model.get("schedule") if schedule is None else _read(schedule, "the schedule")
+    schedule = model.get("schedule") if schedule is None else parse(schedule, "the schedule")
     if schedule is None:
         raise InputError(f"no schedule given: it is {SCHEDULE_EXAMPLES}")
     sharing = given.get("sharing")
-    sharing = model.get("sharing", "none") if sharing is None else _read(sharing, "--sharing")
+    sharing = model.get("sharing", "none") if sharing is None else parse(sharing, "--sharing")
     if "num_layers" not in model:
         model["num_layers"] = make_plan(schedule).num_layers
     asked = given.get("data", {}).get("vocab_size") or stored.get("data", {}).get("vocab_size") or VOCABULARY
@@ -95,19 +95,13 @@ def _layered(files: list[Path]) -> dict[str, Any]:
     """The model and data sections of configuration files, the later laid over the earlier key by key."""
     sections: dict[str, Any] = {"model": {}, "data": {}}
     for file in files:
-        if not file.is_file():
-            raise InputError(f"no configuration file {file} (--config)")
-        content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        content = read_mapping(file, "configuration")
         for name, values in sections.items():
-            values.update(content.get(name) or {})
+            section = content.get(name) or {}
+            if not isinstance(section, dict):
+                raise InputError(f"{file}: {name} is a mapping of options, got {shown(section)}")
+            values.update(section)
     return sections
-
-
-def _read(text: str, what: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{what} cannot be read: {text!r}") from error
 
 
 def _as_json(config: DecoderConfig, plan: Plan, costs: list[Cost]) -> dict[str, Any]:

@@ -7,13 +7,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
-
 from ilr.bench.variant import Precision, Variant, check_choice, read_precision
 from ilr.config import Compile, DecoderConfig, PositionScheme, Recompute
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail, plain
 from ilr.plan import SCHEDULE_EXAMPLES, make_plan
+from ilr.runs.plain_yaml import parse
 from ilr.sharing import SHARING_EXAMPLES
 from ilr.sweep.settings import BATCH_SIZE, Options, decoder_of, flat, read_base
 
@@ -126,13 +125,7 @@ def _several(given: dict[str, Any], name: str, default: Any) -> list[Any]:
     """The values of an option that takes several, read as YAML; else the configuration's one."""
     if name not in given:
         return [default]
-    values = []
-    for text in given[name]:
-        try:
-            values.append(yaml.safe_load(text))
-        except yaml.YAMLError:
-            raise InputError(f"--{name} cannot be read: {text!r}") from None
-    return values
+    return [parse(text, f"--{name}") for text in given[name]]
 
 
 def _choices(given: dict[str, Any], name: str, default: Any, allowed: tuple[str, ...]) -> Sequence[Any]:

@@ -41,6 +41,10 @@ def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
             os.close(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         raise MissingFile(f"{path}: no such file") from None
+    except InputError:
+        raise
+    except ValueError:
+        raise InputError(f"{str(path)!a} is no file name: it holds a NUL") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
 

@@ -1,6 +1,8 @@
 """YAML as plain data, read as the training commands read it: numbers and texts, lists, mappings with text as keys."""
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +24,41 @@ MOST_NODES = 2**20
 """Values of a file once every alias stands for what it repeats."""
 
 
-class _Loader(_SafeLoader):
-    """Dates are text, and 3e-3 is a number."""
+class Unbounded(yaml.YAMLError):
+    """A text that expands or nests beyond what is read, or gives a key twice; what a message says about it."""
 
 
-_Loader.yaml_implicit_resolvers = {
+class PlainLoader(_SafeLoader):
+    """A loader for `yaml.load`: dates are text, and 3e-3 is a number.
+
+    Whatever is wrong is an error of YAML. How far a text expands and nests is seen while its events go by,
+    before anything is built of it: the parser itself dies of a million lists within each other.
+    """
+
+    def __init__(self, text: str) -> None:
+        try:
+            _check_growth(yaml.parse(text, _SafeLoader))
+            super().__init__(text)
+        except UnicodeEncodeError:
+            raise Unbounded("holds half of a surrogate pair, which is no text") from None
+
+    def get_single_data(self) -> Any:
+        """The data of the only document; None where there is none."""
+        try:
+            return super().get_single_data()
+        except (yaml.YAMLError, MemoryError):
+            raise
+        except (
+            Exception
+        ) as error:  # a scalar under a tag that it does not fit raises whatever its constructor does
+            raise Unbounded(f"is not YAML: {str(error).split(';')[0]}") from None
+
+
+PlainLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":float"))]
     for first, resolvers in _SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(
+PlainLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(
         r"""^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
@@ -60,60 +88,65 @@ def parse(text: str, where: object) -> Any:
     Raises `InputError` for what is not YAML, gives a key twice, refers to itself, expands beyond bounds, or
     makes something else than plain data.
     """
-    loader = _Loader(text)
     try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _expanded(node, where, {}, 0)
-        value = loader.construct_document(node)
+        value = yaml.load(text, PlainLoader)
+    except Unbounded as error:
+        raise InputError(f"{where} {error}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{where} is not YAML: {' '.join(str(error).split())}") from None
-    except InputError:
-        raise
-    except RecursionError:
-        raise InputError(f"{where} is nested deeper than {DEEPEST} levels") from None
-    except (
-        Exception
-    ) as error:  # a scalar under a tag that it does not fit raises whatever its constructor does
-        raise InputError(f"{where} is not YAML: {error}") from None
-    finally:
-        loader.dispose()
     _check_plain(value, where)
     return value
 
 
-def _expanded(node: yaml.Node, where: object, sizes: dict[int, int], depth: int) -> int:
-    """How many values a node stands for with its aliases; 0 marks one that is being counted."""
-    if isinstance(node, yaml.ScalarNode):
-        return 1
-    if (known := sizes.get(id(node))) is not None:
-        if not known:
-            raise InputError(f"{where} refers to itself (line {node.start_mark.line + 1})")
-        return known
-    if depth > DEEPEST:
-        raise InputError(f"{where} is nested deeper than {DEEPEST} levels")
-    sizes[id(node)] = 0
-    entries = node.value
-    if isinstance(node, yaml.MappingNode):
-        _check_once(node, where)
-        entries = [entry for pair in node.value for entry in pair]
-    size = 1 + sum(_expanded(entry, where, sizes, depth + 1) for entry in entries)
-    if size > MOST_NODES:
-        raise InputError(f"{where} expands to more than {MOST_NODES:,} values")
-    sizes[id(node)] = size
-    return size
+def _check_growth(events: Iterable[yaml.Event]) -> None:
+    """Raise `Unbounded` where a text, every alias standing for what it repeats, is too large, too deep or endless."""
+    sizes: dict[str, int] = {}
+    opened: list[_Open] = []
+    total = 0
+    for event in events:
+        if isinstance(event, yaml.CollectionEndEvent):
+            ended = opened.pop()
+            if ended.anchor is not None:
+                sizes[ended.anchor] = total - ended.before
+            continue
+        line = 1 if event.start_mark is None else event.start_mark.line + 1
+        if isinstance(event, yaml.NodeEvent) and opened:
+            opened[-1].add(event, line)
+        if isinstance(event, yaml.AliasEvent):
+            if any(one.anchor == event.anchor for one in opened):
+                raise Unbounded(f"refers to itself (line {line})")
+            total += sizes.get(event.anchor or "", 0)
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            if event.anchor is not None:
+                sizes[event.anchor] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            is_mapping = isinstance(event, yaml.MappingStartEvent)
+            opened.append(_Open(event.anchor, total, is_mapping))
+            total += 1
+        if len(opened) > DEEPEST:
+            raise Unbounded(f"is nested deeper than {DEEPEST} levels")
+        if total > MOST_NODES:
+            raise Unbounded(f"expands to more than {MOST_NODES:,} values")
 
 
-def _check_once(node: yaml.MappingNode, where: object) -> None:
-    seen = set()
-    for key, _ in node.value:
-        if isinstance(key, yaml.ScalarNode):
-            if key.value in seen:
-                raise InputError(
-                    f"{where} gives the key {key.value!r} twice (line {key.start_mark.line + 1})"
-                )
-            seen.add(key.value)
+@dataclass
+class _Open:
+    """A list or mapping whose end has not come: its anchor, the values before it, and its keys so far."""
+
+    anchor: str | None
+    before: int
+    is_mapping: bool
+    entries: int = 0
+    keys: set[str] = field(default_factory=set)
+
+    def add(self, event: yaml.NodeEvent, line: int) -> None:
+        """One more entry; of a mapping each other one is a key, which may come once."""
+        self.entries += 1
+        if self.is_mapping and self.entries % 2 and isinstance(event, yaml.ScalarEvent):
+            if event.value in self.keys:
+                raise Unbounded(f"gives the key {event.value!r} twice (line {line})")
+            self.keys.add(event.value)
 
 
 def _check_plain(value: Any, where: object) -> None:

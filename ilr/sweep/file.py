@@ -8,8 +8,9 @@ from typing import Any, Literal, get_args
 from ilr.anchors import KINDS, AnchorKind
 from ilr.bounds import LARGEST_FLOAT32, LARGEST_SEED, shown
 from ilr.errors import InputError
+from ilr.runs.plain_yaml import read_mapping
 from ilr.sweep.generators import FAMILIES, Family
-from ilr.sweep.settings import Options, checked_overrides, read_yaml
+from ilr.sweep.settings import Options, checked_overrides
 
 HeldEqual = Literal["tokens", "flops"]
 KEYS = ("base", "set", "arms", "seeds", "held_equal", "baseline", "learning_rates", "anchors")
@@ -97,7 +98,7 @@ class SweepFile:
 
 def read_sweep(path: Path) -> SweepFile:
     """Read a sweep file; raises `InputError` that names the file and the key."""
-    tree = read_yaml(path, "sweep file")
+    tree = read_mapping(path, "sweep file")
     _check_keys(tree, KEYS, f"{path}")
     for needed in ("base", "arms"):
         if not tree.get(needed):

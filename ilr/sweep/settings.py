@@ -8,13 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 import ilr
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
 from ilr.plan import Plan, make_plan
 from ilr.plan_command import VOCABULARY
+from ilr.runs.plain_yaml import read_mapping
 
 Options = dict[str, Any]
 
@@ -29,24 +28,11 @@ BATCH_SIZE = 8
 """Blocks in a training batch where no configuration says: the data module's default."""
 
 
-def read_yaml(path: Path, what: str) -> dict[str, Any]:
-    """A YAML file that holds a mapping; empty where the file is."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read the {what} {path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{path} is not YAML: {error}") from None
-    if not isinstance(content or {}, dict):
-        raise InputError(f"{path}: a {what} is a mapping, got {type(content).__name__}")
-    return content or {}
-
-
 def read_base(files: Iterable[Path]) -> Options:
     """The options of training configurations, the later laid over the earlier."""
     options: Options = {}
     for file in files:
-        options.update(flat(read_yaml(file, "configuration")))
+        options.update(flat(read_mapping(file, "configuration")))
     return options
 
 
