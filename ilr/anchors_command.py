@@ -9,6 +9,7 @@ from typing import Any
 from ilr.accounting import cost
 from ilr.anchors import KINDS, Anchor, anchor, can_be_widened, is_unrepeated
 from ilr.config import DecoderConfig
+from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail, plain
 from ilr.plan import SCHEDULE_EXAMPLES, Plan, make_plan
@@ -19,6 +20,7 @@ from ilr.sweep.report import text_table
 from ilr.sweep.settings import Options, decoder_of, flat, read_base
 
 
+@in_one_line
 def main(argv: list[str]) -> int:
     """Run `ilr anchors`; its exit status."""
     given = plain(_parser().parse_args(argv, defaults=False))

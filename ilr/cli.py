@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
+from ilr.ending import in_one_line
 from ilr.startup import uncollected
 
 COMMANDS = {
@@ -30,6 +31,7 @@ WHOLE_LINE = ("ilr.training_cli",)
 """Rooms that read the command word themselves."""
 
 
+@in_one_line
 def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit status."""
     arguments = sys.argv[1:] if argv is None else argv

@@ -9,6 +9,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams as hparams_records
 
+from ilr.places import naming
 from ilr.run_directory import RunDirectory, atomic_write, read_history
 from ilr.runs import plain_json
 
@@ -101,9 +102,10 @@ class RunLogger(Logger):
             "training_flops": tokens * self.flops_per_token,
         }
         point.update({tag: float(value) for tag, value in metrics.items() if tag != "epoch"})
-        with self.directory.history.open("a", encoding="utf-8") as file:
+        with naming(self.directory.history), self.directory.history.open("a", encoding="utf-8") as file:
             file.write(plain_json.dumps(point) + "\n")
-        _mirror(self.experiment, point)
+        with naming(self.directory.path):
+            _mirror(self.experiment, point)
 
     @rank_zero_only
     def log_final(self, figures: dict[str, float]) -> None:

@@ -11,7 +11,7 @@ from ilr.runs.plain_yaml import PlainLoader
 
 # The library reads option values and --config files with a loader of its own, without bounds; it has no public
 # way to give it another one for all of them.
-_loaders_dumpers.yaml_default_loader = PlainLoader
+_loaders_dumpers.yaml_default_loader = PlainLoader  # type: ignore[assignment]  # declared None
 
 
 def fail(message: str) -> NoReturn:

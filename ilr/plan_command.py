@@ -8,6 +8,7 @@ from typing import Any
 from ilr.accounting import Cost, cost
 from ilr.bounds import shown
 from ilr.config import DecoderConfig
+from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail, plain
 from ilr.plan import SCHEDULE_EXAMPLES, Plan, make_plan
@@ -31,6 +32,7 @@ NAMES = {
 }
 
 
+@in_one_line
 def main(argv: list[str]) -> int:
     """Run `ilr plan`; its exit status."""
     arguments = _parser().parse_args(argv, defaults=False)

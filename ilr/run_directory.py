@@ -4,12 +4,13 @@ import glob
 import os
 import socket
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from ilr.errors import InputError
+from ilr.places import naming, remove_empty
 from ilr.runs.files import MissingFile
 from ilr.runs.readers import read_json, read_jsonl
 
@@ -123,6 +124,7 @@ class RunDirectory:
             probe.touch()
             probe.unlink()
         except OSError as error:
+            remove_empty(missing[::-1])
             raise InputError(f"cannot write to --run_dir {self.path}: {error.strerror}") from error
         return missing
 
@@ -136,24 +138,32 @@ def _delete(paths: Iterable[Path]) -> None:
 def atomic_write(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
     """A file that appears under ``path`` whole or not at all: written beside it, synced, renamed.
 
-    What a process that was killed left of the same file goes.
+    What a process that was killed left of the same file goes. Raises an `OSError` that names ``path`` where it
+    cannot be written, a full disk included.
     """
     _clear_partial(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}@{socket.gethostname()}.partial")
-    try:
-        with partial.open(mode, encoding="utf-8" if mode == "w" else None) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    partial = path.with_name(f"{_partial_stem(path)}{os.getpid()}@{socket.gethostname()}.partial")
+    with naming(path):
+        try:
+            with partial.open(mode, encoding="utf-8" if mode == "w" else None) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        finally:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+
+def _partial_stem(path: Path) -> str:
+    """How the names of half-written files for ``path`` begin: a name has at most 255 bytes, with what is added."""
+    return f".{path.name[:150]}."
 
 
 def _clear_partial(target: Path) -> None:
     """Delete half-written files for ``target`` whose writer, a process of this machine, runs no more."""
     ending = f"@{socket.gethostname()}.partial"
-    for path in target.parent.glob(glob.escape(f".{target.name}.") + "*" + glob.escape(ending)):
+    for path in target.parent.glob(glob.escape(_partial_stem(target)) + "*" + glob.escape(ending)):
         import psutil  # rarely needed
 
         writer = path.name.removesuffix(ending).rsplit(".", 1)[-1]

@@ -1,6 +1,5 @@
 """`fit`, `validate`, `test`: LightningCLI over LanguageModel and TextData, and the run directory around it."""
 
-import errno
 import logging
 import os
 import random
@@ -21,6 +20,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from ilr.checkpoints import AtomicCheckpointIO, Checkpoints
 from ilr.config import DecoderConfig
 from ilr.data import TextData
+from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.health import Diverged, Health, ValidationLines
 from ilr.interruption import Interrupted, Interruption
@@ -34,6 +34,7 @@ from ilr.runs.lock import LOCK_FILE, held
 from ilr.training import LanguageModel
 from ilr.training_options import (
     add_run_options,
+    check_configurations,
     check_devices,
     check_strategy,
     context_of,
@@ -108,6 +109,7 @@ class TrainingCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse twice: with defaults, and to know which values the user gave."""
+        check_configurations(sys.argv[1:] if args is None else args)
         super().parse_arguments(parser, args)
         bare = parser.parse_args(args, defaults=False)
         self.given = plain(bare)[self.config.subcommand]
@@ -248,7 +250,7 @@ class TrainingCLI(LightningCLI):
         except Diverged:
             self.record.finish(self.trainer, model, "diverged", {})
             raise
-        except InputError:
+        except (InputError, OSError):
             self._leave_nothing_half_made()
             raise
         status = "finished" if self.trainer.global_step >= model.horizon else "stopped"
@@ -288,6 +290,7 @@ class _Bar(TQDMProgressBar):
         return {name: value for name, value in found.items() if name != "v_num"}
 
 
+@in_one_line
 def main(args: list[str] | None = None) -> int:
     """Run a training command; the exit status (0 finished, 2 wrong use, 3 diverged, 130/143 interrupted)."""
     _quiet()
@@ -305,10 +308,6 @@ def main(args: list[str] | None = None) -> int:
     except Interrupted as error:
         print(f"{error}; go on with the same command and --resume auto", file=sys.stderr)
         return error.exit_code
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT):
-            raise
-        fail(f"cannot write {error.filename or 'the run'}: {error.strerror}; earlier checkpoints are intact")
     except KeyboardInterrupt:
         print("interrupted before the first step was saved; nothing to go on from is lost", file=sys.stderr)
         return 130

@@ -2,8 +2,10 @@
 
 import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -12,6 +14,7 @@ from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, Sin
 
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
+from ilr.runs.plain_yaml import read_mapping
 from ilr.training import LanguageModel
 
 
@@ -57,6 +60,16 @@ def add_run_options(parser: LightningArgumentParser, command: str) -> None:
         default="tokens",
         help="What this run has in common with those that it is compared to; noted in the summary.",
     )
+
+
+def check_configurations(arguments: Sequence[str]) -> None:
+    """Read the files of --config once before the library does, whose messages name no file; `InputError`."""
+    words = [word for word in arguments if word.startswith(("--config=", "-c="))]
+    named = [word.partition("=")[2] for word in words]
+    named += [after for word, after in pairwise(arguments) if word in ("--config", "-c")]
+    for file in map(Path, named):
+        if os.path.lexists(file):
+            read_mapping(file, "configuration")
 
 
 def settle_intervals(cfg: Any, given: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from test_compare_runs import write_run
 from ilr.comparison.analysis import compare
 from ilr.comparison.notes import notes
 from ilr.comparison.reach import first_crossing
-from ilr.comparison.report import COLUMNS, markdown, print_report, write_csv
+from ilr.comparison.report import COLUMNS, csv, markdown, print_report
 
 SPENT = np.array([1.0, 2.0, 3.0, 4.0])
 LOSS = np.array([5.0, 4.0, 3.5, 3.0])
@@ -67,7 +67,7 @@ def test_arms_come_best_first_and_diverged_ones_last(tmp_path: Path) -> None:
     sweep(tmp_path, ["1-1-1-1", "2-1-1-1", "3-1-1-1"])
     write_run(tmp_path / "lost", "9-1-1-1", status="diverged", val_loss=None, test_loss=None)
     comparison = compare([tmp_path])
-    write_csv(comparison, tmp_path / "comparison.csv")
+    (tmp_path / "comparison.csv").write_text(csv(comparison))
     table = pd.read_csv(tmp_path / "comparison.csv")
     assert table["label"].tolist() == ["3-1-1-1", "2-1-1-1", "1-1-1-1", "9-1-1-1"]
     assert table["verdict"].tolist() == ["better", "better", "baseline", "diverged"]

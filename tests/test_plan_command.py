@@ -66,10 +66,10 @@ def test_parameters_saved_are_not_compute_saved(capsys: pytest.CaptureFixture[st
         (["3,2"], "such as [3,2,1,1]"),
         ([], "no schedule given"),
         (["[1,1]", "--sharing", "some"], "none, attention, ffn, all"),
-        (["[1,1]", "--config", "nowhere.yaml"], "no configuration file nowhere.yaml"),
+        (["[1,1]", "--config", "nowhere.yaml"], "nowhere.yaml: no such file"),
         (["[1,1]", "--js"], "--js"),
         (["[1,1]", "--context", "0"], "context must be a whole number of at least 1"),
-        (["[1,1"], "cannot be read"),
+        (["[1,1"], "the schedule is not YAML"),
     ],
 )
 def test_wrong_use_gets_one_message(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from jsonargparse import ArgumentParser, Namespace
 
 from ilr.analysis.requirement import require_matplotlib
+from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.progress import progress_bar, say
 
@@ -65,6 +66,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--device", type=str, default="cpu", help="device to run on, such as cuda")
 
 
+@in_one_line
 def main(argv: list[str]) -> int:
     """Analyse, print and write; the exit code of the command."""
     parser = ArgumentParser(prog="ilr analyse", description=__doc__, exit_on_error=False, allow_abbrev=False)
@@ -86,9 +88,8 @@ def _run(options: Namespace) -> None:
         raise InputError(f"--budget must be above 0, got {options.budget}")
     require_matplotlib()
     # Only now: torch and matplotlib are slow to load, and the help does without.
-    from ilr.analysis import figures, output
+    from ilr.analysis import output
     from ilr.analysis.measure import Extent
-    from ilr.analysis.tables import visits_table
     from ilr.trained_run import TrainedRun
 
     extent = Extent(options.tokens, options.lens, options.attention_tokens, options.jacobian_positions)
@@ -96,7 +97,21 @@ def _run(options: Namespace) -> None:
     plans = _plans(runs[0].decoder, options)
     _warn_of_other_text(runs)
     directory = options.output or _default_output(runs)
-    output.make_directory(directory)
+    with output.directory_for(directory):
+        _analyse(runs, plans, extent, directory, options)
+    print(f"\nTable, figures and TensorBoard run: {directory}")
+
+
+def _analyse(
+    runs: "list[TrainedRun]",
+    plans: "list[Plan] | None",
+    extent: "Extent",
+    directory: Path,
+    options: Namespace,
+) -> None:
+    from ilr.analysis import figures, output
+    from ilr.analysis.tables import visits_table
+
     analyses = [_analysed(run, extent) for run in runs]
     texts = [visits_table(one) for one in analyses]
     print("\n\n".join(texts))
@@ -117,7 +132,6 @@ def _run(options: Namespace) -> None:
     pictures = output.render(drawn)
     output.write_pictures(pictures, directory)
     output.write_board(directory, pictures, analyses, "\n\n".join(texts), analyses[0].step or 0)
-    print(f"\nTable, figures and TensorBoard run: {directory}")
 
 
 def _analysed(run: "TrainedRun", extent: "Extent") -> "Analysis":

@@ -1,7 +1,8 @@
 """Where results go: JSON, parquet and PNG files in one directory, and a TensorBoard run beside them."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow
@@ -14,6 +15,7 @@ from ilr.analysis.figures import DRAWN, MATRICES
 from ilr.analysis.record import Analysis
 from ilr.analysis.schedules import Evaluated
 from ilr.errors import InputError
+from ilr.places import naming, output_directory
 from ilr.run_directory import RunDirectory, atomic_write
 from ilr.runs import plain_json
 
@@ -21,16 +23,15 @@ Pictures = Mapping[str, bytes]
 """PNG files by name."""
 
 
-def make_directory(directory: Path) -> None:
-    """Make the directory; raises `InputError` where that is not possible, or where it is a training run's."""
+@contextmanager
+def directory_for(directory: Path) -> Iterator[None]:
+    """The directory, made where it is missing; `InputError` where that is not possible, or it is a training run's."""
     if RunDirectory(directory).config.exists() or RunDirectory(directory).checkpoints.exists():
         raise InputError(
             f"--output: {directory} is a training run's directory; give one inside it, or elsewhere"
         )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--output: {directory} cannot be made: {error.strerror}") from None
+    with output_directory(directory, "--output"):
+        yield
 
 
 def clear(directory: Path) -> None:
@@ -94,7 +95,7 @@ def write_board(
 
     Scalars are written for a single analysis; several would share their tags.
     """
-    with SummaryWriter(log_dir=str(directory)) as writer:
+    with naming(directory), SummaryWriter(log_dir=str(directory)) as writer:
         add_pictures(writer, pictures, step)
         if len(analyses) == 1:
             for tag, value in analyses[0].scalars().items():

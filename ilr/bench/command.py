@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from ilr.bench.variant import Precision, Variant, check_choice, read_precision
 from ilr.config import Compile, DecoderConfig, PositionScheme, Recompute
+from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail, plain
 from ilr.plan import SCHEDULE_EXAMPLES, make_plan
@@ -22,6 +23,7 @@ WIDTH = 150
 """Characters that the table has at least."""
 
 
+@in_one_line
 def main(argv: list[str]) -> int:
     """Run `ilr bench`; its exit status."""
     given = plain(_parser().parse_args(argv, defaults=False))

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from jsonargparse import ArgumentParser
 from tensorboard import program
 
+from ilr.ending import in_one_line
 from ilr.errors import InputError
 
 _SCALARS = "perplexity|comparison"
@@ -44,6 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
+@in_one_line
 def main(argv: list[str]) -> int:
     """Serve until interrupted; the exit code of the command."""
     parser = ArgumentParser(prog="ilr board", description=__doc__, exit_on_error=False, allow_abbrev=False)

@@ -8,6 +8,7 @@ from typing import Literal
 from jsonargparse import ArgumentParser, Namespace
 
 from ilr.comparison import SMALLEST_EFFECT
+from ilr.ending import in_one_line
 from ilr.errors import InputError
 
 
@@ -43,6 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
+@in_one_line
 def main(argv: list[str]) -> int:
     """Compare, print and write; the exit code: 0 all compared, 1 a run was left out as its files are damaged, 2."""
     parser = ArgumentParser(prog="ilr compare", description=__doc__, exit_on_error=False, allow_abbrev=False)

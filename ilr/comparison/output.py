@@ -1,14 +1,17 @@
 """Where a comparison goes: the terminal, and a directory of files."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from ilr.comparison.analysis import Comparison
 from ilr.comparison.plots import draw
-from ilr.comparison.report import markdown, print_report, write_csv
-from ilr.errors import InputError
+from ilr.comparison.report import csv, markdown, print_report
+from ilr.places import naming, output_directory
+from ilr.run_directory import atomic_write
 
 # Width of what is piped or written to a file: wide enough for one table without folding.
 _UNFOLDED = 400
@@ -22,19 +25,27 @@ def default_directory(runs: Sequence[Path]) -> Path:
 
 def write(comparison: Comparison, directory: Path, tensorboard: bool) -> None:
     """Write table and plots, and if asked the TensorBoard run, into the directory."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--output: {directory} cannot be made: {error.strerror}") from None
-    write_csv(comparison, directory / "comparison.csv")
-    (directory / "comparison.md").write_text(markdown(comparison), encoding="utf-8")
-    for name, figure in draw(comparison).items():
-        figure.savefig(directory / f"{name}.png", dpi=150)
-    if tensorboard:
-        # Only now: TensorBoard is slow to load and most comparisons do without.
-        from ilr.comparison.tensorboard import write_summary_run
+    table, text = csv(comparison), markdown(comparison)
+    pictures = {name: _png(figure) for name, figure in draw(comparison).items()}
+    with output_directory(directory, "--output"):
+        for name, content in {"comparison.csv": table, "comparison.md": text}.items():
+            with atomic_write(directory / name) as file:
+                file.write(content)
+        for name, picture in pictures.items():
+            with atomic_write(directory / f"{name}.png", "wb") as file:
+                file.write(picture)
+        if tensorboard:
+            # Only now: TensorBoard is slow to load and most comparisons do without.
+            from ilr.comparison.tensorboard import write_summary_run
 
-        write_summary_run(comparison, directory)
+            with naming(directory):
+                write_summary_run(comparison, directory)
+
+
+def _png(figure: Figure) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=150)
+    return content.getvalue()
 
 
 def show(comparison: Comparison) -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -19,9 +18,9 @@ Row = Mapping[Any, Any]
 _NOTHING = "–"
 
 
-def write_csv(comparison: Comparison, path: Path) -> None:
+def csv(comparison: Comparison) -> str:
     """All figures in full, one row per arm, the diverged ones last."""
-    _all_rows(comparison).to_csv(path, index=False)
+    return _all_rows(comparison).to_csv(index=False)
 
 
 def markdown(comparison: Comparison, width: int | None = None) -> str:

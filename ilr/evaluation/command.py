@@ -6,6 +6,7 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
+from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail
 
@@ -58,6 +59,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--device", type=str, default="cpu", help="device to run on, such as cuda")
 
 
+@in_one_line
 def main(argv: list[str]) -> int:
     """Evaluate, print and keep; the exit code of the command."""
     parser = CommandParser(prog="ilr evaluate", description=__doc__, allow_abbrev=False)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
+from ilr.ending import in_one_line
 from ilr.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--device", type=str, default="cpu", help="device to run on, such as cuda")
 
 
+@in_one_line
 def main(argv: list[str]) -> int:
     """Generate and print; the exit code of the command."""
     parser = ArgumentParser(prog="ilr generate", description=__doc__, exit_on_error=False, allow_abbrev=False)
@@ -73,10 +75,6 @@ def main(argv: list[str]) -> int:
     except (InputError, ArgumentError) as error:
         print(f"ilr generate: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # The reader has gone, as `head` does; nothing more may be written, at exit neither.
-        sys.stdout = open("/dev/null", "w")  # noqa: SIM115
-        return 0
     return 0
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail
 from ilr.sweep.file import EXAMPLE, read_sweep
@@ -50,6 +51,7 @@ class SweepOptions:
                 raise InputError(f"--{name.replace('_', '-')} must be above 0, got {value}")
 
 
+@in_one_line
 def main(argv: list[str]) -> int:
     """Run `ilr sweep`; its exit status: 0 all have a result, 1 some have none, 130 or 143 stopped."""
     given = _parser().parse_args(argv)
