@@ -9,10 +9,10 @@ import torch
 from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.types import STEP_OUTPUT
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR
 
 from ilr.metrics import perplexity
 from ilr.plan import Visit
+from ilr.scaling import gradient_scaler
 from ilr.steps import StepCallback
 from ilr.training import LanguageModel
 
@@ -39,6 +39,7 @@ class Health(StepCallback):
         self._started = 0.0
         self._ended: float | None = None
         self._timed_steps = 0
+        self._learning_rate = 0.0
         self._weights: dict[str, list[Tensor]] = {}
         self._rms: dict[str, Tensor] = {}
 
@@ -68,8 +69,9 @@ class Health(StepCallback):
     def on_before_optimizer_step(
         self, trainer: L.Trainer, module: L.LightningModule, optimizer: torch.optim.Optimizer
     ) -> None:
-        """Before a step that will be logged, copy the weights."""
+        """Note the learning rate that the step uses; before one that will be logged, copy the weights."""
         assert isinstance(module, LanguageModel)
+        self._learning_rate = float(optimizer.param_groups[0]["lr"])
         if self._is_logged(trainer, trainer.global_step + 1):
             self._weights = {
                 kind: [p.detach().clone() for p in parameters] for kind, parameters in _kinds(module).items()
@@ -115,9 +117,8 @@ class Health(StepCallback):
             "train/perplexity": perplexity(loss),
             "train/tokens_per_second": tokens and speed,
             "train/data_wait": self._data_seconds / max(self._seconds + self._data_seconds, 1e-9),
-            "health/learning_rate": _last_learning_rate(trainer),
-            "health/gradient_norm": float(window.gradient_norm),
-            "health/clipped_steps": float(window.clipped_steps) / max(window.steps, 1),
+            "health/learning_rate": self._learning_rate,
+            **window.health(scaled=gradient_scaler(trainer) is not None),
             **{f"health/update_ratio/{kind}": ratio for kind, ratio in self._update_ratios(module).items()},
             **{f"health/state_rms/{visit}": float(rms) for visit, rms in self._rms.items()},
         }
@@ -172,11 +173,3 @@ def _kinds(module: LanguageModel) -> dict[str, list[nn.Parameter]]:
         "ffn": decoder.ffn,
     }
     return {kind: [p for p in part.parameters() if p.dim() > 1] for kind, part in kinds.items()}
-
-
-def _last_learning_rate(trainer: L.Trainer) -> float:
-    """The peak group's learning rate that the step just taken used."""
-    scheduler = trainer.lr_scheduler_configs[0].scheduler
-    assert isinstance(scheduler, LambdaLR)
-    factor = scheduler.lr_lambdas[0](scheduler.last_epoch - 1)
-    return float(scheduler.base_lrs[0] * factor)

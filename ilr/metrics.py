@@ -75,6 +75,18 @@ class Scores:
         }
 
 
+def check_whole(scores: Scores, split: str, num_tokens: int) -> None:
+    """Raise `InputError` unless each of the split's tokens but the first was scored, once: a ratio of a part's NLL
+    and the whole's bytes is no figure.
+    """
+    if scores.scored_tokens != num_tokens - 1:
+        raise InputError(
+            f"{scores.scored_tokens} tokens of the {split} split were scored, not each of its {num_tokens} but the "
+            "first: something, such as a callback of --trainer.callbacks, has cut the evaluation; a smaller "
+            "split is --data.max_eval_tokens"
+        )
+
+
 class CorpusNLL(Metric):
     """NLL of a split: float64 sums per document, whatever the precision, batching or number of processes."""
 

@@ -2,10 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from ilr.decoder import Decoder
 from ilr.errors import InputError
@@ -43,6 +44,15 @@ def parameter_groups(
         for kind, parameters in groups.items()
         if parameters
     ]
+
+
+def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
+    """Scale the gradients down to a norm of at most ``limit`` over all of them; their norm before that, a scalar."""
+    chosen = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = get_total_norm([parameter.grad for parameter in chosen if parameter.grad is not None])
+    if limit < math.inf:
+        clip_grads_with_norm_(chosen, limit, norm)
+    return norm
 
 
 def learning_rate_factor(

@@ -15,10 +15,18 @@ from ilr.errors import InputError
 from ilr.execution import execute
 from ilr.fsdp import shard, whole
 from ilr.initialise import seed_for
-from ilr.metrics import IGNORED, CorpusNLL, Scores, token_nll
-from ilr.optimisation import LRSchedule, check_optimisation, learning_rate_factor, parameter_groups
+from ilr.metrics import IGNORED, CorpusNLL, Scores, check_whole, token_nll
+from ilr.optimisation import (
+    LRSchedule,
+    check_optimisation,
+    clip_gradients,
+    learning_rate_factor,
+    parameter_groups,
+)
 from ilr.plan import make_plan
 from ilr.positions import check_length
+from ilr.scaling import gradient_scaler, unscale
+from ilr.trainer_checks import check_callbacks, check_optimisation_of
 from ilr.weights import fitting
 from ilr.window import StepWindow
 
@@ -99,9 +107,15 @@ class LanguageModel(L.LightningModule):
         self.figures: dict[str, float] = {}
         self.horizon = 0
         self._begun_horizon: int | None = None
+        self._micro_batches = 1
+        self._stop_waits = False
         self._metrics: list[CorpusNLL] = []
 
     # -- building ------------------------------------------------------------------------------------------
+
+    def setup(self, stage: str) -> None:
+        """Refuse callbacks under which this module's numbers would not be what they are called."""
+        check_callbacks(self.trainer.callbacks)  # type: ignore[attr-defined]
 
     def configure_model(self) -> None:
         """Build the decoder with the tokenizer's vocabulary, which becomes a hyper-parameter."""
@@ -149,7 +163,9 @@ class LanguageModel(L.LightningModule):
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Make the gradient that of the mean NLL over the tokens that this step scored, on all processes."""
+        unscale(self.trainer, optimizer)
         scored, nominal = self.window.take_step()
+        self._check_step(nominal)
         if self.trainer.world_size > 1:
             both = torch.stack([scored, torch.full_like(scored, nominal)])
             scored, positions = self.trainer.strategy.reduce(both, reduce_op="sum").unbind()
@@ -160,6 +176,20 @@ class LanguageModel(L.LightningModule):
         gradients = [parameter.grad for parameter in self.decoder.parameters() if parameter.grad is not None]
         torch._foreach_mul_(gradients, positions / scored.clamp(min=1))
 
+    def _check_step(self, positions: int) -> None:
+        """All steps are worth equally many tokens, as announced; raises `InputError` where one is not."""
+        announced = self._micro_batches * self.data.batch_size * self.data.context
+        if positions != announced:
+            raise InputError(
+                f"step {self.global_step + 1} took {positions} tokens, a step was announced as {announced}: "
+                "something, such as a callback of --trainer.callbacks, has cut its micro-batches"
+            )
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        """Have a stop that was asked for amid the micro-batches of a step wait for its end."""
+        asked, amid = self._stop_waits or self.trainer.should_stop, self.window.nominal > 0
+        self._stop_waits, self.trainer.should_stop = asked and amid, asked and not amid
+
     def configure_gradient_clipping(
         self,
         optimizer: torch.optim.Optimizer,
@@ -167,27 +197,35 @@ class LanguageModel(L.LightningModule):
         gradient_clip_algorithm: str | None = None,
     ) -> None:
         """Clip by the norm over all parameters, and keep the norm before clipping."""
-        if gradient_clip_algorithm == "value":
-            raise InputError("trainer.gradient_clip_algorithm must be norm, got value")
         limit = gradient_clip_val or float("inf")
-        norm = whole(torch.nn.utils.clip_grad_norm_(self.decoder.parameters(), limit))
-        self.window.clip(norm, limit)
+        norm = whole(clip_gradients(self.decoder.parameters(), limit))
+        self.window.clip(norm, limit, scaled=gradient_scaler(self.trainer) is not None)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """AdamW (fused) and the learning rate per optimiser step."""
+        """AdamW and the learning rate per optimiser step.
+
+        Fused, but where gradients are scaled: a fused optimiser is handed them so, and so is every hook before it.
+        """
         groups = parameter_groups(
             self.decoder, self.weight_decay, self.repeated_weight_decay, self.decay_norms
         )
         optimizer = torch.optim.AdamW(
-            groups, lr=self.learning_rate, betas=self.betas, eps=self.adam_eps, fused=True
+            groups,
+            lr=self.learning_rate,
+            betas=self.betas,
+            eps=self.adam_eps,
+            fused=gradient_scaler(self.trainer) is None,
         )
         steps = self.trainer.estimated_stepping_batches
         if steps == float("inf"):
             raise InputError(
                 "the number of steps is not known: give --trainer.max_steps or --trainer.max_epochs"
             )
+        weights = self.decoder.embedding.weight.dtype
+        check_optimisation_of(self.trainer, weights, int(steps), self.data.steps_per_epoch)
         warmup = round(self.warmup_ratio * steps) if self.warmup_steps is None else self.warmup_steps
         self.horizon = int(steps)
+        self._micro_batches = self.trainer.accumulate_grad_batches
         self._check_horizon()
         factor = learning_rate_factor(
             self.lr_schedule, warmup, self.horizon + self.extra_steps, self.min_lr_ratio
@@ -261,10 +299,14 @@ class LanguageModel(L.LightningModule):
 
     def _finish(self, stage: str) -> None:
         """Reduce the sums over processes; figures of the main context lead, others end in _at_CONTEXT."""
+        if self.trainer.sanity_checking:
+            self._metrics = []
+            return
         num_bytes = self.data.bytes_scored(SPLITS[stage])
         figures: dict[str, float] = {}
         for context, metric in zip(self.data.contexts, self._metrics, strict=True):
             scores = metric.scores()
+            check_whole(scores, SPLITS[stage], self.data.manifest.splits[SPLITS[stage]].tokens)
             main = not figures
             if main:
                 self.scores[stage] = scores
@@ -272,8 +314,6 @@ class LanguageModel(L.LightningModule):
             figures.update({f"{stage}/{name}{suffix}": x for name, x in scores.figures(num_bytes).items()})
         self._metrics = []
         self.figures = figures
-        if self.trainer.sanity_checking:
-            return
         self.log_dict(figures, logger=False, rank_zero_only=False)
         for logger in self.loggers:
             logger.log_metrics(figures, step=self.global_step)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import yaml
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.callbacks import ProgressBar, TQDMProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_only
 
@@ -31,6 +31,7 @@ from ilr.resume import AlreadyFinished, Resume, adopt_checkpoint, find_resume
 from ilr.run_directory import RunDirectory
 from ilr.run_record import RunRecord
 from ilr.runs.lock import LOCK_FILE, held
+from ilr.trainer_checks import check_callbacks, check_trainer
 from ilr.training import LanguageModel
 from ilr.training_options import (
     add_run_options,
@@ -134,6 +135,7 @@ class TrainingCLI(LightningCLI):
             self._lock()
             self.start = find_resume(self.directory, cfg, self.given)
             settle_intervals(cfg, self.given)
+        check_trainer(self.config.subcommand, cfg.trainer)
         for section, name in ((cfg.model, "init_seed"), (cfg.model, "dropout_seed"), (cfg.data, "seed")):
             if section[name] is None:
                 section[name] = cfg.seed_everything
@@ -171,18 +173,12 @@ class TrainingCLI(LightningCLI):
         """The trainer, for fit with this run's logger, callbacks and checkpoint files beside the user's own."""
         cfg = self.config_init[self.config.subcommand]
         check_devices(cfg.trainer.accelerator, cfg.trainer.devices)
+        callbacks = _listed(cfg.trainer.callbacks)
+        check_callbacks(callbacks)
         plugins = [*_listed(cfg.trainer.plugins), AtomicCheckpointIO()]
         if self.config.subcommand != "fit":
             return super().instantiate_trainer(logger=False, plugins=plugins, **kwargs)
         check_strategy(cfg.trainer.strategy)
-        if cfg.trainer.fast_dev_run:
-            raise InputError(
-                "--trainer.fast_dev_run leaves no record: use --trainer.max_steps 5 and a --run_dir"
-            )
-        if cfg.trainer.limit_val_batches not in (None, 1.0):
-            raise InputError(
-                "--trainer.limit_val_batches would call a part the whole: use --data.max_eval_tokens"
-            )
         self._take_directory()
         logger = RunLogger(self.directory, self.start.step if self.start else None)
         own = [] if isinstance(cfg.trainer.logger, bool) else _listed(cfg.trainer.logger)
@@ -196,7 +192,10 @@ class TrainingCLI(LightningCLI):
             self._effective_config(),
             goes_on=self.start is not None,
         )
-        bar = [_Bar(refresh_rate=10)] if cfg.trainer.enable_progress_bar is not False else []
+        no_bar = cfg.trainer.enable_progress_bar is False or any(
+            isinstance(c, ProgressBar) for c in callbacks
+        )
+        bar = [] if no_bar else [_Bar(refresh_rate=10)]
         self.trainer_defaults["callbacks"] = [
             self.record,
             Health(cfg.log_every),
@@ -209,7 +208,7 @@ class TrainingCLI(LightningCLI):
             return super().instantiate_trainer(
                 logger=[logger, *own], plugins=plugins, default_root_dir=str(self.directory.path), **kwargs
             )
-        except (MisconfigurationException, ModuleNotFoundError, ValueError) as error:
+        except (MisconfigurationException, ModuleNotFoundError, RuntimeError, ValueError) as error:
             self._leave_nothing_half_made()
             raise InputError(f"--trainer: {' '.join(str(error).split())}") from error
 
@@ -341,5 +340,6 @@ def _quiet() -> None:
         ".*TreeSpec.*",
         ".*args parameter is intended.*",
         ".*sync_dist=True.*",
+        ".*Detected call of `lr_scheduler.step.*",  # the gradient scaler has left out the first update
     ):
         warnings.filterwarnings("ignore", message)

@@ -19,6 +19,7 @@ class StepWindow:
         self.tokens = torch.zeros((), dtype=torch.int64)
         self.steps = 0
         self.clipped_steps = torch.zeros((), dtype=torch.int64)
+        self.skipped_steps = torch.zeros((), dtype=torch.int64)
         self.gradient_norm = torch.zeros(())
 
     def add(self, nll: Tensor, scored: Tensor, nominal: int) -> None:
@@ -34,16 +35,37 @@ class StepWindow:
         self.scored, self.nominal = torch.zeros_like(scored), 0
         return scored, nominal
 
-    def clip(self, norm: Tensor, limit: float) -> None:
-        """The gradient norm of a step before it was clipped to ``limit``."""
+    def clip(self, norm: Tensor, limit: float, scaled: bool = False) -> None:
+        """The gradient norm of a step before it was clipped to ``limit``.
+
+        ``scaled``: a gradient scaler skips the update of a step whose gradient overflowed, which has no norm.
+        """
+        norm = norm.detach()
+        updates = norm.isfinite() if scaled else torch.ones_like(norm, dtype=torch.bool)
         self.steps += 1
-        self.gradient_norm = norm.detach()
-        self.clipped_steps = self.clipped_steps.to(norm.device) + (norm > limit)
+        self.skipped_steps = self.skipped_steps.to(norm.device) + ~updates
+        self.gradient_norm = torch.where(updates, norm, self.gradient_norm.to(norm.device))
+        self.clipped_steps = self.clipped_steps.to(norm.device) + ((norm > limit) & updates)
+
+    def health(self, scaled: bool = False) -> dict[str, float]:
+        """Norm of the newest gradient, and the share of steps that were clipped; with a gradient scaler also
+        the share of those that it skipped. What no step of the interval has is left out.
+        """
+        skipped = int(self.skipped_steps)
+        updates = self.steps - skipped
+        figures = {"health/skipped_steps": skipped / max(self.steps, 1)} if scaled else {}
+        if updates == 0:
+            return figures
+        return figures | {
+            "health/gradient_norm": float(self.gradient_norm),
+            "health/clipped_steps": float(self.clipped_steps) / updates,
+        }
 
     def reset_interval(self) -> None:
         """Begin a new logged interval."""
         self.nll, self.tokens = torch.zeros_like(self.nll), torch.zeros_like(self.tokens)
         self.clipped_steps, self.steps = torch.zeros_like(self.clipped_steps), 0
+        self.skipped_steps = torch.zeros_like(self.skipped_steps)
 
     def state_dict(self) -> dict[str, Any]:
         """The open interval as plain numbers, taken at an optimiser-step boundary."""
@@ -52,6 +74,7 @@ class StepWindow:
             "tokens": int(self.tokens),
             "steps": self.steps,
             "clipped_steps": int(self.clipped_steps),
+            "skipped_steps": int(self.skipped_steps),
             "gradient_norm": float(self.gradient_norm),
         }
 
@@ -62,4 +85,5 @@ class StepWindow:
         self.tokens += state["tokens"]
         self.steps = state["steps"]
         self.clipped_steps += state["clipped_steps"]
+        self.skipped_steps += state.get("skipped_steps", 0)  # older checkpoints have none
         self.gradient_norm = torch.tensor(state["gradient_norm"])

@@ -42,8 +42,8 @@ class TrainLoader:
     Iterating goes on from the current position to the end of the current epoch; then the next epoch is
     due. The state holds the epoch and the position in it, counted in batches handed out: so the next one
     after a resume is the right one with any number of workers, and whatever epoch Lightning thinks it is.
-    `limit` ends every epoch early, as Lightning's `limit_train_batches` does: a number of batches (int) or
-    a share of them (float).
+    `limit` ends every epoch early, after whole accumulation windows: a number of batches (int), which must
+    hold whole windows, or a share of them (float), which is rounded down to whole windows.
     """
 
     def __init__(
@@ -71,6 +71,11 @@ class TrainLoader:
                 f"optimizer takes {self.global_batch * accumulate}: --data.batch_size {batch_size} × {world} "
                 f"processes × {accumulate} accumulated"
             )
+        if len(self) == 0 or (isinstance(limit, int) and len(self) not in (limit, self.whole_length)):
+            raise InputError(
+                f"--trainer.limit_train_batches {limit} does not hold whole steps of {accumulate} micro-batches "
+                f"(--trainer.accumulate_grad_batches), at least one: an epoch has {self.whole_length} micro-batches"
+            )
 
     @property
     def whole_length(self) -> int:
@@ -79,7 +84,13 @@ class TrainLoader:
 
     def __len__(self) -> int:
         whole = self.whole_length
-        return min(self.limit, whole) if isinstance(self.limit, int) else int(whole * self.limit)
+        limited = min(self.limit, whole) if isinstance(self.limit, int) else int(whole * self.limit)
+        return limited // self.accumulate * self.accumulate
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps of an epoch."""
+        return len(self) // self.accumulate
 
     @property
     def global_batch(self) -> int:
@@ -103,7 +114,7 @@ class TrainLoader:
         limited = self.whole_length - len(self)
         return (
             f"{len(blocks)} blocks of context {blocks.context}; an epoch is {len(self)} micro-batches of "
-            f"{batch} blocks = {len(self) // self.accumulate} steps = {self.tokens_per_epoch} tokens; it "
+            f"{batch} blocks = {self.steps} steps = {self.tokens_per_epoch} tokens; it "
             f"leaves out {blocks.dropped_tokens} tokens (short last block), {short} blocks (short "
             f"last batch), {micro_batches - self.whole_length} micro-batches (short "
             "accumulation window)" + (f", {limited} micro-batches (limit)" if limited else "")

@@ -181,6 +181,9 @@ class TextData(LightningDataModule):
         loader = self._train_loader()
         if self._loader_state:
             loader.load_state_dict(self._loader_state)
+        if self.trainer is not None:
+            # The loader has the limit in it; Lightning would take a share of that share.
+            self.trainer.limit_train_batches = len(loader)
         self._loader, self._loader_state = loader, {}
         rank_zero_only(say)(f"data: train: {loader.describe()}")
         return loader
@@ -233,6 +236,11 @@ class TextData(LightningDataModule):
     def tokens_per_epoch(self) -> int:
         """Targets trained on in an epoch, over all processes."""
         return self._train_loader().tokens_per_epoch
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimiser steps in an epoch."""
+        return self._train_loader().steps
 
     def stream(self, split: str) -> NDArray[Any]:
         """The token ids of a split, (tokens,), mapped from disk, read-only."""
