@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from data_cases import LINES, ready, text
 
 from ilr.data import TextData
+from ilr.data.content import corpus_items
+from ilr.data.corpora import Pieces, Source
 from ilr.errors import InputError
 
 
@@ -226,3 +229,30 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         assert torch_imported == "False"
         peaks.append(int(peak))
     assert peaks[1] - peaks[0] < 15, f"peak RSS in MB of 4 MB and 32 MB: {peaks}"
+
+
+@pytest.mark.parametrize("readings", [1, 2, 3])
+@pytest.mark.parametrize("change", ["longer", "shorter", "other", "a document more"])
+def test_text_that_changes_while_it_is_read_is_noticed_and_nothing_is_left(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, readings: int
+) -> None:
+    """Right numbers, points 7 and 8: the key never names other text than the prepared one."""
+    texts = {
+        "longer": "".join(LINES).replace("59 times", "59 times and"),
+        "shorter": "".join(LINES[:-1]),
+        "other": "".join(LINES).replace("line 7 ", "line 8 "),
+        "a document more": "".join(LINES) + "one more\n",
+    }
+    opened = []
+
+    def reading(sources: Sequence[Source], *, joined: bool) -> Pieces:
+        opened.append(joined)
+        if len(opened) == readings:
+            corpus.write_text(texts[change])
+        return corpus_items(sources, joined=joined)
+
+    monkeypatch.setattr("ilr.data.corpus_documents.corpus_items", reading)
+    with pytest.raises(InputError, match=r"--data\.corpus changed while it was read"):
+        ready(corpus, tmp_path / "cache")
+    assert len(opened) == readings
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir() and path.name != "content"]

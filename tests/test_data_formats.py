@@ -200,6 +200,31 @@ def test_the_first_bytes_decide_under_every_other_name(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "BZhang said",
+        "ORCHARDS",
+        "PARENTS",
+        "PAR1 of 2",
+        "GIF8",
+        "LZIP is",
+        "Rar! it",
+        "]",
+        "%PD",
+        "P*M",
+        "FEA1",
+        "[1] A",
+        "{x}",
+    ],
+)
+def test_text_that_begins_almost_like_another_format_is_text(tmp_path: Path, text: str) -> None:
+    """Right numbers, point 6: nothing is refused for three letters."""
+    for content in (text, text + " and more words\n" * 50):
+        (tmp_path / "a.txt").write_text(content)
+        assert read(tmp_path / "a.txt") == [content]
+
+
+@pytest.mark.parametrize(
     ("name", "content", "data_format", "expected"),
     [
         ("a.json", '{"text": "a"}', "text", ['{"text": "a"}']),
@@ -247,6 +272,13 @@ def test_damaged_compressed_files_are_one_line_and_joined_ones_are_read(
     flipped = bytearray(whole)
     flipped[-6] ^= 255  # in the checksum, or in the data's end
     assert "damaged" in result(bytes(flipped))
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no such file")
+def test_a_disk_that_fails_is_one_line() -> None:
+    """Right numbers, point 22."""
+    with pytest.raises(InputError, match="cannot read /proc/self/mem: Input/output error"):
+        read(Path("/proc/self/mem"))
 
 
 def test_gzip_of_many_members_and_the_skippable_frames_of_zstd_are_read(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import bz2
 import importlib
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import Protocol
 from ilr.errors import InputError
 
 CHUNK_BYTES = 1 << 18
+MAGIC_BYTES = 6
+"""So many first bytes say how a file is compressed."""
 
 
 class Decompressor(Protocol):
@@ -103,18 +106,24 @@ class Compression:
     """A way to compress: its name, its first bytes, endings of file names, the command that undoes it."""
 
     name: str
-    magics: tuple[bytes, ...]
+    magic: re.Pattern[bytes]
     endings: tuple[str, ...]
     command: str
     make: Callable[[], Decompressor]
 
 
 COMPRESSIONS = (
-    Compression("gzip", (b"\x1f\x8b\x08",), (".gz", ".gzip"), "gzip -dc", _Gzip),
-    Compression("bzip2", (b"BZh",), (".bz2", ".bzip2"), "bzip2 -dc", bz2.BZ2Decompressor),
+    Compression("gzip", re.compile(rb"\x1f\x8b\x08"), (".gz", ".gzip"), "gzip -dc", _Gzip),
+    Compression(
+        "bzip2",
+        re.compile(rb"BZh[1-9][1\x17]"),
+        (".bz2", ".bzip2"),
+        "bzip2 -dc",
+        bz2.BZ2Decompressor,
+    ),
     Compression(
         "xz",
-        (b"\xfd7zXZ\x00", b"\x5d\x00\x00"),
+        re.compile(rb"\xfd7zXZ\x00|\x5d\x00\x00"),
         (".xz", ".lzma"),
         "xz -dc",
         lambda: lzma.LZMADecompressor(memlimit=1 << 29),
@@ -122,7 +131,7 @@ COMPRESSIONS = (
     Compression(
         "zstd",
         # A data frame, or the skippable frame that parallel compressors begin with.
-        (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + n]) + b"\x2a\x4d\x18" for n in range(16))),
+        re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
         (".zst", ".zstd"),
         "zstd -dc",
         _zstd,
@@ -132,7 +141,7 @@ COMPRESSIONS = (
 
 def compression_of(head: bytes) -> Compression | None:
     """How a file that begins with these bytes is compressed; None for one that is not."""
-    return next((each for each in COMPRESSIONS if head.startswith(each.magics)), None)
+    return next((each for each in COMPRESSIONS if each.magic.match(head)), None)
 
 
 def without_ending(name: str) -> tuple[str, str]:
@@ -166,8 +175,8 @@ def file_chunks(path: Path) -> Iterator[bytes]:
     InputError when compressed data are cut off, damaged, or followed by anything else.
     """
     with open_binary(path) as file:
-        data = _read(file, path)
-        while 0 < len(data) < 6 and (more := _read(file, path)):
+        data = read_bytes(file, path)
+        while 0 < len(data) < MAGIC_BYTES and (more := read_bytes(file, path)):
             data += more
         compression = compression_of(data)
         if compression is not None:
@@ -175,7 +184,7 @@ def file_chunks(path: Path) -> Iterator[bytes]:
             return
         while data:
             yield data
-            data = _read(file, path)
+            data = read_bytes(file, path)
 
 
 def _decompressed(file: BufferedReader, path: Path, compression: Compression, data: bytes) -> Iterator[bytes]:
@@ -194,13 +203,13 @@ def _decompressed(file: BufferedReader, path: Path, compression: Compression, da
             data = _after_padding(decompressor.unused_data, file, path)
             if not data:
                 return
-            if not data.startswith(compression.magics):
+            if not compression.magic.match(data):
                 raise InputError(
                     f"{shown(path)} is damaged: after the end of its {compression.name} data comes something else"
                 )
             decompressor = compression.make()
         elif decompressor.needs_input:
-            data = _read(file, path)
+            data = read_bytes(file, path)
             if not data:
                 raise InputError(f"{shown(path)} is cut off: its {compression.name} data have no end")
 
@@ -209,13 +218,14 @@ def _after_padding(data: bytes, file: BufferedReader, path: Path) -> bytes:
     """What comes after zero bytes, enough of it to be known by its first ones; empty at the file's end."""
     while True:
         data = data.lstrip(b"\0")
-        if len(data) >= 6 or not (more := _read(file, path)):
+        if len(data) >= MAGIC_BYTES or not (more := read_bytes(file, path)):
             return data
         data += more
 
 
-def _read(file: BufferedReader, path: Path) -> bytes:
+def read_bytes(file: BufferedReader, path: Path, most: int | None = None) -> bytes:
+    """The next bytes of an open file, a chunk by default; InputError when the disk does not give them."""
     try:
-        return file.read(CHUNK_BYTES)
+        return file.read(CHUNK_BYTES if most is None else most)
     except OSError as error:
         raise InputError(f"cannot read {shown(path)}: {error.strerror}") from None

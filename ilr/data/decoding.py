@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from ilr.data.compression import compression_of, file_chunks, open_binary, shown, without_ending
+from ilr.data.compression import MAGIC_BYTES, compression_of, file_chunks, open_binary, shown, without_ending
 from ilr.errors import InputError
 
 MARKS = (
@@ -110,7 +110,7 @@ def _wide_encoding(head: bytes) -> str | None:
 def _command(path: Path, convert: str) -> str:
     """A line for the shell that writes a converted copy beside the file."""
     with open_binary(path) as file:
-        compression = compression_of(file.read(6))
+        compression = compression_of(file.read(MAGIC_BYTES))
     name = shlex.quote(shown(path))
     read = f"{compression.command} {name} | {convert}" if compression else f"{convert} < {name}"
     plain = Path(without_ending(path.name)[0])

@@ -10,6 +10,7 @@ from ilr.data.compression import (
     compression_of,
     file_chunks,
     open_binary,
+    read_bytes,
     shown,
     without_ending,
 )
@@ -37,27 +38,29 @@ _FOREIGN: dict[bytes, tuple[str, str]] = {
     b"%!PS": ("a PostScript document", _CONVERT),
     b"{\\rtf": ("a rich-text document", _CONVERT),
     b"\xd0\xcf\x11\xe0": ("an old office document (.doc, .xls, .ppt)", _CONVERT),
-    b"PK\x03\x04": ("a zip archive or a document made of one (.docx, .xlsx, .odt, .epub)", _UNPACK),
+    b"PK\x03\x04": (
+        "a zip archive or a document made of one (.docx, .xlsx, .odt, .epub)",
+        "unpack the archive, or save the document's text as .txt",
+    ),
     b"PK\x05\x06": ("an empty zip archive", _UNPACK),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", _UNPACK),
-    b"Rar!": ("a rar archive", _UNPACK),
+    b"Rar!\x1a\x07": ("a rar archive", _UNPACK),
     b"\x1f\x9d": ("compressed by `compress`", "decompress it first"),
     b"\x04\x22\x4d\x18": ("compressed by lz4", "decompress it first"),
-    b"LZIP": ("compressed by lzip", "decompress it first"),
+    b"LZIP\x01": ("compressed by lzip", "decompress it first"),
     b"\xff\x06\x00\x00sNaPpY": ("compressed by snappy", "decompress it first"),
-    b"ARROW1": ("an Arrow or Feather file", _CONVERT),
+    b"ARROW1\0\0": ("an Arrow or Feather file", _CONVERT),
     b"\xff\xff\xff\xff": ("an Arrow stream", _CONVERT),
-    b"FEA1": ("a Feather file", _CONVERT),
-    b"ORC": ("an ORC file", _CONVERT),
+    b"FEA1\0": ("a Feather file", _CONVERT),
     b"Obj\x01": ("an Avro file", _CONVERT),
-    b"PARE": ("an encrypted parquet file", _CONVERT),
     b"SQLite format 3\0": ("an SQLite database", _CONVERT),
     b"\x89HDF\r\n\x1a\n": ("an HDF5 file", _CONVERT),
     b"\x93NUMPY": ("a NumPy array", _CONVERT),
     **{b"\x80" + bytes([version]): ("a Python pickle", _CONVERT) for version in range(2, 6)},
     b"\x89PNG": ("a picture", _CONVERT),
     b"\xff\xd8\xff": ("a picture", _CONVERT),
-    b"GIF8": ("a picture", _CONVERT),
+    b"GIF87a": ("a picture", _CONVERT),
+    b"GIF89a": ("a picture", _CONVERT),
     b"\x7fELF": ("a program", _CONVERT),
     b"WARC/": ("a web archive (WARC)", _CONVERT),
     b"version https://git-lfs.github.com/spec/": ("the pointer of Git LFS, not the data", "git lfs pull"),
@@ -90,7 +93,7 @@ _JSON_ROWS = re.compile(r'\s*(\[\s*)?\{\s*"([^"\\]|\\.)*"\s*:|\s*\[\s*"([^"\\]|\
 def local_source(path: Path, column: str, data_format: Format) -> Source:
     """The reader for a file; InputError naming the file for what is not known to be readable text."""
     with open_binary(path) as file:
-        raw = file.read(HEAD_BYTES)
+        raw = read_bytes(file, path, HEAD_BYTES)
     compression = compression_of(raw)
     head = raw if compression is None else _decompressed_head(path)
     plain_name, compressed_ending = without_ending(path.name)
@@ -99,7 +102,7 @@ def local_source(path: Path, column: str, data_format: Format) -> Source:
     _check_not_foreign(path, head, compression)
     ending = Path(plain_name).suffix.lower()
     chosen: Format = _ENDINGS.get(ending, "text") if data_format == "auto" else data_format
-    if chosen == "parquet" or head.startswith(b"PAR1"):
+    if chosen == "parquet" or head.startswith(b"PAR1\x15"):
         return _parquet(path, column, head, compression, data_format)
     match chosen:
         case "json":
@@ -126,7 +129,7 @@ def _check_not_foreign(path: Path, head: bytes, compression: Compression | None)
     inside = f"{shown(path)} holds" if compression else f"{shown(path)} is"
     if compression is not None and (again := compression_of(head)) is not None:
         raise InputError(f"{shown(path)} is compressed twice, the second time by {again.name}: {_UNPACK}")
-    if head[257:262] == b"ustar":
+    if head[257:262] == b"ustar" and b"\0" in head[:257]:
         raise InputError(f"{inside} a tar archive: {_UNPACK}")
     for magic, (what, advice) in _FOREIGN.items():
         if head.startswith(magic):

@@ -65,7 +65,7 @@ class HubRows(Rows):
         identity = combine(
             self.name, str(self.config), self.split, str(commit), self.column, str(self.max_rows)
         )
-        path = self.spool / f"streamed-{identity[:20]}.jsonl"
+        path = self.spool / f"streamed-rows-{identity[:20]}.jsonl"
         self.spool.mkdir(parents=True, exist_ok=True)
         with file_lock(path.with_suffix(".lock"), f"data: another process reads {self.name}, waiting for it"):
             if not path.exists():

@@ -9,24 +9,19 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from ilr.data.cache import fetch
-from ilr.data.content import content_hash, corpus_items
-from ilr.data.corpora import Pieces, Source, combine
+from ilr.data.content import content_hash
+from ilr.data.corpora import Source, combine
+from ilr.data.corpus_documents import CorpusDocuments
 from ilr.data.documents import (
     EVALUATED,
-    FEWEST_DOCUMENTS,
-    PSEUDO_CHARACTERS,
     SPLITS,
     Boundaries,
-    NonEmpty,
     assign_splits,
-    first_documents,
-    pseudo_documents,
     select,
 )
 from ilr.data.duplicates import (
     DROPPED,
     Digests,
-    census,
     digests_of,
     drop_from_train,
     duplicates,
@@ -50,7 +45,6 @@ from ilr.data.tokens import (
     split_files,
     twins_path,
 )
-from ilr.errors import InputError
 from ilr.progress import progress_bar, say
 
 VERSION = 2
@@ -70,11 +64,10 @@ def prepare(recipe: Recipe, cache: Path) -> Manifest:
     sources = recipe.sources(cache)
     tokenizer = recipe.tokenizer_content()
     joined = Boundaries(recipe.document).by_pattern
-    digests = {role: content_hash(group, cache, joined=joined) for role, group in sources.items()}
-    corpus_hash = combine(*(f"{role} {digest}" for role, digest in sorted(digests.items())))
+    contents = {role: content_hash(group, cache, joined=joined) for role, group in sources.items()}
     described = {
         "version": VERSION,
-        "corpus": corpus_hash,
+        "corpus": _corpus_hash(contents),
         "document": recipe.document,
         "max_documents": recipe.max_documents,
         "splits": [*recipe.splits, recipe.split_seed],
@@ -83,47 +76,11 @@ def prepare(recipe: Recipe, cache: Path) -> Manifest:
         "tokenizer": tokenizer or ["bpe", recipe.vocab_size],
     }
     key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:20]
-    return fetch(
-        cache, key, lambda directory: _build(directory, key, recipe, sources, tokenizer, corpus_hash)
-    )
+    return fetch(cache, key, lambda directory: _build(directory, key, recipe, sources, tokenizer, contents))
 
 
-class _Documents:
-    """The documents of one corpus: boundaries, pseudo-documents if there are few, empty ones left out."""
-
-    def __init__(self, role: str, sources: list[Source], recipe: Recipe) -> None:
-        self._sources, self._recipe = sources, recipe
-        self.pseudo = False
-        boundaries, non_empty = Boundaries(recipe.document), NonEmpty()
-        found = census(self._read(boundaries, non_empty))
-        if boundaries.by_pattern and boundaries.matches == 0:
-            raise InputError(
-                f"--data.document {recipe.document!r} is none of file, line, paragraph, and as a regular "
-                f"expression it matches no line of --data.{role}"
-            )
-        if found.number < FEWEST_DOCUMENTS:
-            self.pseudo, few = True, found.number
-            found = census(self)
-            say(
-                f"data: {role} has {few} document{'s' * (few != 1)}, fewer than {FEWEST_DOCUMENTS}: cut "
-                f"at line ends into {found.number} pseudo-documents of about {PSEUDO_CHARACTERS} characters "
-                "(some 2,048 tokens), split contiguously"
-            )
-        self.number, self.bytes, self.digests = found.number, found.bytes, found.digests
-        if self.number == 0:
-            raise InputError(f"--data.{role} has no text in it")
-        self.skipped = non_empty.skipped
-        if self.skipped:
-            say(f"data: {role}: {self.skipped} empty documents skipped (null, missing, or blank)")
-
-    def _read(self, boundaries: Boundaries, non_empty: NonEmpty) -> Pieces:
-        pieces = corpus_items(self._sources, joined=boundaries.by_pattern)
-        documents = non_empty.filter(boundaries.split(pieces))
-        documents = first_documents(documents, self._recipe.max_documents)
-        return NonEmpty().filter(pseudo_documents(documents)) if self.pseudo else documents
-
-    def __iter__(self) -> Pieces:
-        return self._read(Boundaries(self._recipe.document), NonEmpty())
+def _corpus_hash(contents: dict[str, str]) -> str:
+    return combine(*(f"{role} {content}" for role, content in sorted(contents.items())))
 
 
 def _build(
@@ -131,20 +88,20 @@ def _build(
     key: str,
     recipe: Recipe,
     sources: dict[str, list[Source]],
-    content: str | None,
-    corpus_hash: str,
+    given: str | None,
+    contents: dict[str, str],
 ) -> Manifest:
     """Fill the directory; the manifest is returned, not written."""
-    corpora = {role: _Documents(role, group, recipe) for role, group in sources.items()}
+    corpora = {role: CorpusDocuments(role, group, recipe, contents[role]) for role, group in sources.items()}
     assigned = _assignment(recipe, corpora)
     digests = {role: documents.digests for role, documents in corpora.items()}
     dropped = drop_from_train(digests, assigned) if recipe.duplicates == "drop" else 0
     if dropped:
         say(f"data: {dropped} documents of train left out, as they also stand in validation or test")
-    if content is None:
+    if given is None:
         tokenizer = _trained_tokenizer(recipe, corpora["corpus"], assigned["corpus"])
     else:
-        tokenizer = load_tokenizer(content, recipe.separator_token)
+        tokenizer = load_tokenizer(given, recipe.separator_token)
     separator = separator_of(tokenizer, recipe.separator_token)
     tokenizer.save(str(directory / TOKENIZER))
     splits = _encode(directory, corpora, assigned, tokenizer, separator)
@@ -153,7 +110,7 @@ def _build(
         say(f"data: {split}: {info.documents} documents, {info.tokens} tokens, {info.bytes} bytes")
     return Manifest(
         key=key,
-        corpus_hash=corpus_hash,
+        corpus_hash=_corpus_hash(contents),
         tokenizer_hash=tokenizer_hash(tokenizer),
         vocab_size=vocabulary_size(tokenizer),
         separator_token=recipe.separator_token,
@@ -169,7 +126,7 @@ def _build(
     )
 
 
-def _trained_tokenizer(recipe: Recipe, documents: _Documents, assigned: NDArray[np.uint8]) -> Tokenizer:
+def _trained_tokenizer(recipe: Recipe, documents: CorpusDocuments, assigned: NDArray[np.uint8]) -> Tokenizer:
     """A tokenizer trained on the train split; on every n-th of its documents when there is much text."""
     chosen = np.flatnonzero(assigned == SPLITS.index("train"))
     sampled = chosen[:: -(-documents.bytes // TOKENIZER_BYTES)]
@@ -182,7 +139,7 @@ def _trained_tokenizer(recipe: Recipe, documents: _Documents, assigned: NDArray[
     return train_tokenizer(select(iter(documents), mask), recipe.vocab_size)
 
 
-def _assignment(recipe: Recipe, corpora: dict[str, _Documents]) -> dict[str, NDArray[np.uint8]]:
+def _assignment(recipe: Recipe, corpora: dict[str, CorpusDocuments]) -> dict[str, NDArray[np.uint8]]:
     """The split of every document of every corpus, as indices into SPLITS."""
     shares = {
         split: share for split, share in zip(SPLITS, recipe.splits, strict=True) if split not in corpora
@@ -212,7 +169,7 @@ def _find_duplicates(
 
 def _encode(
     directory: Path,
-    corpora: dict[str, _Documents],
+    corpora: dict[str, CorpusDocuments],
     assigned: dict[str, NDArray[np.uint8]],
     tokenizer: Tokenizer,
     separator: int,

@@ -43,6 +43,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
             raise InputError(f"--data.format must be one of {', '.join(FORMATS)}, got {self.format!r}")
+        if not isinstance(self.column, str):
+            raise InputError(f"--data.column must be a column's name, got {self.column!r}")
         shares = self.splits
         if len(shares) != 3 or min(shares) < 0 or shares[0] == 0 or abs(sum(shares) - 1) > 1e-6:
             raise InputError(
@@ -107,7 +109,7 @@ def _looks_local(name: str) -> bool:
     """Whether a name that could be owner/name is rather a missing file: by its ending, or its directory."""
     plain, compressed = without_ending(name)
     path = Path(plain)
-    return bool(compressed) or path.suffix.lower() in LOCAL_ENDINGS or Path(path.parts[0]).is_dir()
+    return bool(compressed) or path.suffix.lower() in LOCAL_ENDINGS or Path(path.parts[0]).exists()
 
 
 def names_of(option: str, given: str | list[str] | None) -> tuple[str, ...]:
