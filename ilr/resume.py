@@ -3,11 +3,13 @@
 A value that the user gives and that differs from the run's is used or refused by name, never ignored.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ilr.checkpoints import Record, read_checkpoint
+from ilr.data.recipe import Recipe
+from ilr.data.recorded import RunText, read_run_tokenizer
 from ilr.errors import InputError
 from ilr.parser import plain
 from ilr.run_directory import RunDirectory, read_history
@@ -61,6 +63,10 @@ IDENTITY = (
 """Data options that decide which text is read: where one changes, the run's own tokenizer must be given."""
 
 
+NAMES = frozenset({"corpus", "validation", "test", "tokenizer"})
+"""Data options that name files: where a run knows its text by content, the same text may have another name."""
+
+
 class AlreadyFinished(Exception):
     """There is nothing left to do."""
 
@@ -71,10 +77,11 @@ class AlreadyFinished(Exception):
 
 @dataclass(frozen=True)
 class Resume:
-    """A checkpoint to go on from, and its optimiser step."""
+    """A checkpoint to go on from, its optimiser step, and the text that it was trained on."""
 
     path: Path
     step: int
+    text: RunText | None
 
 
 def find_resume(directory: RunDirectory, cfg: Any, given: dict[str, Any]) -> Resume | None:
@@ -102,14 +109,18 @@ def find_resume(directory: RunDirectory, cfg: Any, given: dict[str, Any]) -> Res
             _check_anew(directory)
             return None
         path, checkpoint = found
-    _take_over("fit", cfg, given, _stored(directory, checkpoint))
+    text = RunText.of_checkpoint(checkpoint)
+    _take_over("fit", cfg, given, _stored(directory, checkpoint), NAMES if text is not None else frozenset())
+    if text is not None and NAMES & given.get("data", {}).keys():
+        text = replace(text, key=None)
     _check_unfinished(directory, cfg)
     read_history(directory.history)  # what cannot be read is said before anything changes
-    return Resume(path, int(checkpoint["global_step"]))
+    return Resume(path, int(checkpoint["global_step"]), text)
 
 
-def adopt_checkpoint(cfg: Any, given: dict[str, Any]) -> tuple[RunDirectory, str]:
-    """For `validate` and `test`: set the checkpoint and what it was trained with; say which it is.
+def adopt_checkpoint(cfg: Any, given: dict[str, Any]) -> tuple[RunDirectory, str, RunText | None]:
+    """For `validate` and `test`: set the checkpoint and what it was trained with; say which it is, and which text
+    unless the user names another.
 
     ``--ckpt_path`` names a file; ``--run_dir`` with ``--weights`` best or last asks the run's record.
     Another ``--model.schedule`` than the trained one evaluates the same weights under that schedule.
@@ -117,15 +128,20 @@ def adopt_checkpoint(cfg: Any, given: dict[str, Any]) -> tuple[RunDirectory, str
     path, checkpoint = _chosen(cfg)
     directory = RunDirectory(path.parent.parent)
     stored = _stored(directory, checkpoint)
-    other_text = any(key in given.get("data", {}) for key in IDENTITY)
+    text, own = RunText.of_checkpoint(checkpoint), given.get("data", {})
+    other_text = any(key in own for key in IDENTITY)
     _take_over("validate", cfg, given, stored)
-    if other_text and "tokenizer" not in given.get("data", {}) and directory.tokenizer.is_file():
+    if other_text and "tokenizer" not in own and directory.tokenizer.is_file():
         cfg.data.tokenizer = str(directory.tokenizer)
+        expected = None if text is None else text.tokenizer_hash
+        read_run_tokenizer(directory.tokenizer, cfg.data.separator_token, expected)
+    if own.keys() & Recipe.__dataclass_fields__.keys():
+        text = None
     cfg.model.vocab_size = stored["model"]["vocab_size"]
     cfg.ckpt_path = str(path)
     trained, asked = plain(stored["model"]["schedule"]), plain(cfg.model.schedule)
     under = f"schedule {trained}" if trained == asked else f"schedule {asked} (trained under {trained})"
-    return directory, f"{path}, step {checkpoint['global_step']}, {under}"
+    return directory, f"{path}, step {checkpoint['global_step']}, {under}", text
 
 
 def _chosen(cfg: Any) -> tuple[Path, dict[str, Any]]:
@@ -159,7 +175,13 @@ def _stored(directory: RunDirectory, checkpoint: dict[str, Any]) -> dict[str, An
     return {**stored, "model": {**stored.get("model", {}), **hyperparameters}}
 
 
-def _take_over(command: str, cfg: Any, given: dict[str, Any], stored: dict[str, Any]) -> None:
+def _take_over(
+    command: str,
+    cfg: Any,
+    given: dict[str, Any],
+    stored: dict[str, Any],
+    names: frozenset[str] = frozenset(),
+) -> None:
     conflicts = []
     for section, free in FREE[command].items():
         values, own = cfg[section], given.get(section, {})
@@ -170,7 +192,7 @@ def _take_over(command: str, cfg: Any, given: dict[str, Any], stored: dict[str, 
         for key, value in known.items():
             if key in taken:
                 values[key] = value
-            elif free is None or key in free or key not in own:
+            elif free is None or key in free or key not in own or (section == "data" and key in names):
                 continue
             elif _without_stops(plain(own[key])) != _without_stops(plain(value)):
                 conflicts.append(f"--{section}.{key} is {plain(own[key])}, the run has {plain(value)}")

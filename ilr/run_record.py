@@ -74,7 +74,7 @@ class RunRecord(L.Callback):
             {"plan": _code(module.plan.table()), "cost": _code(figures)},
         )
         with atomic_write(self.directory.tokenizer) as file:
-            file.write(module.data.tokenizer.to_str(pretty=True))
+            file.write(module.data.tokenizer.to_str())
         if isinstance(trainer.strategy, ModelParallelStrategy):
             print(
                 f"sharded weights: each micro-batch gathers {gathered_weights(module.config, module.plan):,} weights "

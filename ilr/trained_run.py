@@ -10,7 +10,8 @@ from tokenizers import Tokenizer
 
 from ilr.data import TextData
 from ilr.data.encoding import encode_text
-from ilr.data.tokenizer import SEPARATOR, load_tokenizer
+from ilr.data.recorded import RunText, read_run_tokenizer, trained_on
+from ilr.data.tokenizer import SEPARATOR
 from ilr.decoder import Decoder
 from ilr.errors import InputError
 from ilr.loading import chosen_checkpoint, decoder_of
@@ -28,6 +29,7 @@ class TrainedRun:
     decoder: Decoder
     directory: RunDirectory
     val_precision: str
+    text: RunText | None = None
 
     @classmethod
     def load(cls, path: str | Path, weights: str = "best", device: str = "cpu") -> "TrainedRun":
@@ -44,6 +46,7 @@ class TrainedRun:
             decoder=decoder,
             directory=RunDirectory(file.resolve().parent.parent),
             val_precision=checkpoint["hyper_parameters"].get("val_precision", "same"),
+            text=RunText.of_checkpoint(checkpoint),
         )
 
     @property
@@ -67,11 +70,21 @@ class TrainedRun:
         path = self.directory.tokenizer
         if not path.is_file():
             raise InputError(f"no {path}: the checkpoint lies outside its run directory")
-        try:
-            content = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read {path}: {error}") from None
-        return load_tokenizer(content, self.separator_token, str(path))
+        return read_run_tokenizer(path, self.separator_token, self._tokenizer_hash)
+
+    @property
+    def tokenizer_path(self) -> Path:
+        """The tokenizer's file, which has been found to be that of training."""
+        assert self.tokenizer is not None
+        return self.directory.tokenizer
+
+    @property
+    def _tokenizer_hash(self) -> str | None:
+        """That of training, from the checkpoint; checkpoints of earlier versions lack it, perhaps not the summary."""
+        if self.text is not None:
+            return self.text.tokenizer_hash
+        summary = self.directory.summary()
+        return None if summary is None else summary.get("tokenizer_hash")
 
     def encode(self, prompt: str) -> list[int]:
         """The ids that this text has in training; for an empty prompt those of a document's beginning.
@@ -83,9 +96,13 @@ class TrainedRun:
 
     @cached_property
     def data(self) -> TextData:
-        """The run's text, prepared as for training; raises `InputError` where it has changed since."""
+        """The run's text as it was in training, from the cache or prepared again.
+
+        Raises `InputError` where neither can be done, or the text has changed since.
+        """
         # The configuration gives the context once, to the model.
-        data = TextData(**self.settings["data"] | {"context": self.decoder.config.context})
+        with trained_on(self.text):
+            data = TextData(**self.settings["data"] | {"context": self.decoder.config.context})
         data.setup()
         if data.tokenizer.to_str() != self.tokenizer.to_str():
             raise InputError(

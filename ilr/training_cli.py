@@ -20,6 +20,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from ilr.checkpoints import AtomicCheckpointIO, Checkpoints
 from ilr.config import DecoderConfig
 from ilr.data import TextData
+from ilr.data.recorded import RunText, trained_on
 from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.health import Diverged, Health, ValidationLines
@@ -64,6 +65,7 @@ class TrainingCLI(LightningCLI):
         self._locked = False
         self._asked = (sys.argv[1:] if args is None else args)[:1]
         self.start: Resume | None = None
+        self.text: RunText | None = None
         super().__init__(
             LanguageModel,
             TextData,
@@ -126,7 +128,7 @@ class TrainingCLI(LightningCLI):
             cfg.seed_everything = random.SystemRandom().randrange(2**31)
         cfg.seed_everything = int(cfg.seed_everything)
         if self.config.subcommand != "fit":
-            self.directory, self.evaluated = adopt_checkpoint(cfg, self.given)
+            self.directory, self.evaluated, self.text = adopt_checkpoint(cfg, self.given)
         else:
             path = cfg.run_dir or (
                 Path(cfg.ckpt_path).parent.parent if cfg.ckpt_path else self._default_path()
@@ -134,6 +136,7 @@ class TrainingCLI(LightningCLI):
             self.directory = RunDirectory(Path(path))
             self._lock()
             self.start = find_resume(self.directory, cfg, self.given)
+            self.text = None if self.start is None else self.start.text
             settle_intervals(cfg, self.given)
         check_trainer(self.config.subcommand, cfg.trainer)
         for section, name in ((cfg.model, "init_seed"), (cfg.model, "dropout_seed"), (cfg.data, "seed")):
@@ -164,10 +167,13 @@ class TrainingCLI(LightningCLI):
     # -- building ------------------------------------------------------------------------------------------
 
     def instantiate_classes(self) -> None:
-        """Build model, data and trainer; a wrong model value is said with its option's name."""
+        """Build model, data (where there is a checkpoint, its own) and trainer; a wrong model value is said with its
+        option's name.
+        """
         with naming_options():
             LanguageModel(**plain(self.cfg.model))
-        super().instantiate_classes()
+        with trained_on(self.text):
+            super().instantiate_classes()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer, for fit with this run's logger, callbacks and checkpoint files beside the user's own."""

@@ -16,6 +16,7 @@ from ilr.data.loaders import EvaluationLoader, TrainLoader
 from ilr.data.prepare import prepare
 from ilr.data.prepared import PreparedData
 from ilr.data.recipe import Recipe, check_least, contexts_of, names_of
+from ilr.data.recorded import TEXT, RunText, current_run_text, fetch_run_text
 from ilr.data.tokens import DocumentTable
 from ilr.progress import say
 
@@ -119,9 +120,11 @@ class TextData(LightningDataModule):
         self.num_workers = num_workers
         self._seed = seed
         self.cache = cache_directory(cache_dir)
-        # Whatever is misspelt or missing is said before anything is made.
-        self.recipe.sources(self.cache)
-        self.recipe.tokenizer_content()
+        self._run_text = current_run_text()
+        if self._run_text is None or self._run_text.key is None:
+            # Whatever is misspelt or missing is said before anything is made.
+            self.recipe.sources(self.cache)
+            self.recipe.tokenizer_content()
         self._key: str | None = None
         self._ready = False
         self._loader: TrainLoader | None = None
@@ -134,14 +137,17 @@ class TextData(LightningDataModule):
 
     def prepare_data(self) -> None:
         """Make the prepared files unless they are there; Lightning calls it in one process."""
-        self._key = prepare(self.recipe, self.cache).key
+        if self._run_text is None:
+            self._key = prepare(self.recipe, self.cache).key
+        else:
+            self.cache, self._key = fetch_run_text(self._run_text, self.recipe, self.cache)
 
     def setup(self, stage: str | None = None) -> None:
         """Open the prepared files; all processes those of the first one."""
         if self._ready:
             return
         if self.trainer is not None:
-            self._key = self.trainer.strategy.broadcast(self._key)
+            self.cache, self._key = self.trainer.strategy.broadcast((self.cache, self._key))
         elif self._key is None:
             self.prepare_data()
         assert self._key is not None
@@ -189,15 +195,13 @@ class TextData(LightningDataModule):
         return loader
 
     def state_dict(self) -> dict[str, Any]:
-        """The training loader's state; Lightning keeps it in checkpoints."""
-        return {} if self._loader is None else self._loader.state_dict()
+        """The training loader's state, and which text it is; Lightning keeps it in checkpoints."""
+        loader = {} if self._loader is None else self._loader.state_dict()
+        return loader | ({TEXT: RunText.of(self._prepared.whole).state()} if self._ready else {})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Have the next training loader go on from there.
-
-        Lightning restores the states of loaders by itself, but not after a checkpoint at an epoch's end.
-        """
-        self._loader_state = state_dict
+        """Have the next training loader go on from there: Lightning does not after the end of an epoch."""
+        self._loader_state = {name: value for name, value in state_dict.items() if name != TEXT}
 
     def val_dataloader(self) -> list[EvaluationLoader]:
         """One loader per context length: `context`, then `eval_contexts`."""

@@ -103,7 +103,7 @@ def _build(
     else:
         tokenizer = load_tokenizer(given, recipe.separator_token)
     separator = separator_of(tokenizer, recipe.separator_token)
-    tokenizer.save(str(directory / TOKENIZER))
+    (directory / TOKENIZER).write_text(tokenizer.to_str(), encoding="utf-8")
     splits = _encode(directory, corpora, assigned, tokenizer, separator)
     found = _find_duplicates(directory, digests, assigned)
     for split, info in splits.items():

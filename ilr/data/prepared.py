@@ -26,6 +26,7 @@ class PreparedData:
     """A prepared directory; its splits perhaps cut to the first so many tokens, at a document's end.
 
     `manifest` describes what is used, after the cut; its `tokenizer_hash` and `corpus_hash` are unchanged.
+    `whole` is the manifest before it.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class PreparedData:
         manifest = read_manifest(directory)
         if manifest is None:
             raise InputError(f"the prepared data {directory} are not whole; delete them and start again")
-        self.manifest = manifest
+        self.manifest = self.whole = manifest
         self.streams = {
             split: TokenFile(stream_path(directory, split), manifest.dtype, manifest.splits[split].tokens)
             for split in SPLITS

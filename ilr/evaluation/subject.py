@@ -73,7 +73,7 @@ def own_text(run: TrainedRun, split: str) -> Text:
 def other_text(run: TrainedRun, corpus: Sequence[str], split: str | None, document: str | None) -> Text:
     """Another text through the run's tokenizer: all of it, or the share that the run's settings give a split."""
     settings = {**run.settings["data"], "corpus": list(corpus), "validation": None, "test": None}
-    settings |= {"tokenizer": str(run.directory.tokenizer), "context": run.decoder.config.context}
+    settings |= {"tokenizer": str(run.tokenizer_path), "context": run.decoder.config.context}
     if document is not None:
         settings["document"] = document
     if split is None:
