@@ -13,11 +13,12 @@ from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail, plain
 from ilr.plan import SCHEDULE_EXAMPLES, Plan, make_plan
+from ilr.runs.options import Options, decoder_of, flat
 from ilr.runs.plain_yaml import parse
 from ilr.sharing import SHARING_EXAMPLES
 from ilr.sweep.arms import changes
 from ilr.sweep.report import text_table
-from ilr.sweep.settings import Options, decoder_of, flat, read_base
+from ilr.sweep.settings import read_base
 
 
 @in_one_line

@@ -1,7 +1,5 @@
 """Where a number comes from: command, code, versions and machine of a run."""
 
-import hashlib
-import json
 import platform
 import shlex
 import subprocess
@@ -55,11 +53,6 @@ def machine(device: torch.device) -> dict[str, Any]:
     """Device type and model, and the threads that torch uses."""
     model = torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_model()
     return {"device": device.type, "device_model": model, "threads": torch.get_num_threads()}
-
-
-def digest(values: dict[str, Any]) -> str:
-    """Digest of plain values: equal values give equal digests."""
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _cpu_model() -> str:

@@ -14,19 +14,12 @@ from ilr.accounting import cost
 from ilr.checkpoints import Record
 from ilr.data import TextData
 from ilr.metrics import Scores
-from ilr.provenance import command_line, digest, git_state, machine, versions
+from ilr.provenance import command_line, git_state, machine, versions
 from ilr.run_directory import RunDirectory, atomic_write, read_history
 from ilr.runs import plain_json
+from ilr.runs.identity import arm_hash, by_recipe, identity
+from ilr.runs.options import flat
 from ilr.training import SPLITS, LanguageModel
-
-NOT_IDENTITY = {
-    "model": {"schedule", "sharing", "init_seed", "dropout_seed", "vocab_size", "compile", "recompute"},
-    "data": {"seed", "cache_dir", "num_workers", "eval_batch_size"},
-}
-"""Options that do not tell one configuration from another: seeds, and what changes no number except
-by rounding. Schedule and sharing count by their operands."""
-
-IDENTITY_OF_TRAINER = ("max_steps", "max_epochs", "accumulate_grad_batches", "gradient_clip_val", "precision")
 
 
 def run_label(module: LanguageModel) -> str:
@@ -117,7 +110,7 @@ def summarise(
             "best": str(directory.checkpoints / record.best.file) if record.best else None,
         },
         "command": command_line(),
-        "config_hash": effective_hash(module, settings),
+        **_identity(data, settings, trainer.world_size),
         "corpus_hash": data.manifest.corpus_hash,
         "split_hashes": {split: info.hash for split, info in data.manifest.splits.items()},
         "duplicates": {split: asdict(found) for split, found in data.manifest.duplicates.items()},
@@ -129,14 +122,13 @@ def summarise(
     }
 
 
-def effective_hash(module: LanguageModel, settings: dict[str, Any]) -> str:
-    """Digest of the effective configuration without its seeds: runs of one arm have the same."""
-    kept: dict[str, Any] = {
-        section: {key: value for key, value in settings[section].items() if key not in left_out}
-        for section, left_out in NOT_IDENTITY.items()
-    }
-    trainer = {key: settings["trainer"][key] for key in IDENTITY_OF_TRAINER}
-    return digest({**kept, "trainer": trainer, "operands": module.plan.computation(module.config.injection)})
+def _identity(data: TextData, settings: dict[str, Any], processes: int) -> dict[str, Any]:
+    """What makes two runs one arm: the effective configuration without seeds, paths and names, and its digest."""
+    options, manifest = flat(settings), data.manifest
+    given = manifest.tokenizer_hash if options["data.tokenizer"] is not None else None
+    same = identity(options, by_recipe(options, manifest.corpus_hash, given), processes)
+    hashes = {split: info.hash for split, info in manifest.splits.items()}
+    return {"identity": same, "config_hash": arm_hash(same, hashes, manifest.tokenizer_hash)}
 
 
 def tokens_of_a_step(trainer: L.Trainer, data: TextData) -> int:

@@ -17,11 +17,11 @@ from test_compare_runs import write_run
 from ilr.comparison.statistics import effects, verdicts
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
+from ilr.runs.options import defaults_of
 from ilr.sweep import command, dry_run, learning_rates
 from ilr.sweep.detectable import Noise, detectable, measured
 from ilr.sweep.display import Display, duration
-from ilr.sweep.identity import IDENTITY_OF_TRAINER, NOT_IDENTITY
-from ilr.sweep.settings import BATCH_SIZE, options_of
+from ilr.sweep.settings import BATCH_SIZE
 from ilr.sweep.state import locked, note_plan, progress_of, record_of, settle, state_of
 
 
@@ -227,18 +227,12 @@ def test_the_live_table_shows_state_perplexity_and_time_left(
     assert display.time_left(run, progress_of(run.directory)) == pytest.approx(80 * 10 / 10)
 
 
-def test_two_runs_are_the_same_by_the_options_by_which_a_summary_says_so() -> None:
-    from ilr import summary
-
-    assert NOT_IDENTITY == summary.NOT_IDENTITY
-    assert IDENTITY_OF_TRAINER == summary.IDENTITY_OF_TRAINER
-
-
 def test_options_read_without_torch_are_those_of_the_classes_that_take_them() -> None:
     from ilr.data import TextData
     from ilr.training import LanguageModel
 
     model, data = (inspect.signature(taker).parameters for taker in (LanguageModel, TextData))
-    assert set(options_of("model")) == {*model, *DecoderConfig.__dataclass_fields__} - {"model"}
-    assert set(options_of("data")) == set(data)
+    assert set(defaults_of("model")) == {*model, *DecoderConfig.__dataclass_fields__} - {"model"}
+    assert dict(defaults_of("data")) == {name: one.default for name, one in data.items()}
+    assert all(defaults_of("model")[name] == one.default for name, one in model.items() if name != "model")
     assert data["batch_size"].default == BATCH_SIZE

@@ -13,9 +13,10 @@ from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail, plain
 from ilr.plan import SCHEDULE_EXAMPLES, make_plan
+from ilr.runs.options import Options, decoder_of, flat
 from ilr.runs.plain_yaml import parse
 from ilr.sharing import SHARING_EXAMPLES
-from ilr.sweep.settings import BATCH_SIZE, Options, decoder_of, flat, read_base
+from ilr.sweep.settings import BATCH_SIZE, read_base
 
 SAMPLES = 10
 """Clean samples of each variant where no option says."""

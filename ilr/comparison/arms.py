@@ -11,8 +11,8 @@ from ilr.comparison.labels import unique_labels
 from ilr.comparison.runs import Run, Seeds
 from ilr.errors import InputError
 
-# What makes two runs the same configuration. What a run spent comes last: a diverged run stopped early
-# and is found by the rest. `config_hash` leaves out seeds and counts a schedule by its operands.
+# What makes two runs the same configuration where the run's identity is not known: of older runs, without their
+# configuration beside. What a run spent comes last: a diverged run stopped early and is found by the rest.
 SETTINGS = (
     "operands",
     "learning_rate",
@@ -100,4 +100,6 @@ def _named(arms: Sequence[Arm], label: str) -> Arm:
 
 
 def _settings(run: Run) -> tuple[str, ...]:
+    if run.identity is not None:
+        return f"{run.config_hash}", f"{run.tokens}"
     return tuple(json.dumps(getattr(run, name), sort_keys=True) for name in SETTINGS)

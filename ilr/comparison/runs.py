@@ -10,6 +10,9 @@ import numpy as np
 
 from ilr.errors import InputError
 from ilr.runs.files import MissingFile
+from ilr.runs.identity import arm_hash, identity
+from ilr.runs.option_schema import check_options
+from ilr.runs.options import flat
 from ilr.runs.plain_yaml import read_mapping
 from ilr.runs.readers import read_json, read_jsonl, validated
 from ilr.runs.schema import Result, Summary, ValidationPoint
@@ -18,6 +21,7 @@ from ilr.runs.tables import read_documents as read_table
 Split = Literal["validation", "test"]
 Figure = Literal["nats per token", "bits per byte"]
 SPLITS: tuple[Split, ...] = ("validation", "test")
+SAID_ELSEWHERE = ("operands", "text")
 SUMMARY, HISTORY, DOCUMENTS, CONFIG = "summary.json", "history.jsonl", "documents.parquet", "config.yaml"
 
 
@@ -27,6 +31,7 @@ class Seeds:
 
     init: int
     data: int
+    dropout: int = -1  # -1: as init, or nothing is dropped
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class Run:
     precision: str | None = None
     corpus_hash: str | None = None
     config_hash: str | None = None
+    identity: dict[str, Any] | None = None
     test_loss: float | None = None
 
     def loss(self, split: Split) -> float | None:
@@ -166,6 +172,8 @@ def read_curve(run: Run) -> Curve:
 
 def read_options(run: Run) -> dict[str, str]:
     """The options that a run was started with, flat (`model.width`) and as text; none if unreadable."""
+    if run.identity is not None:
+        return {name: str(value) for name, value in run.identity.items() if name not in SAID_ELSEWHERE}
     try:
         return dict(_flat("", read_mapping(run.path / CONFIG, "configuration")))
     except InputError:
@@ -212,11 +220,34 @@ def _run(directory: Path, summary: Result) -> Run:
     values = {
         name: getattr(summary, name) for name in Run.__dataclass_fields__ if name not in ("path", "seeds")
     }
-    run = Run(path=directory, seeds=Seeds(summary.seeds.init, summary.seeds.data), **values)
+    values["identity"] = same = summary.identity or _identity_of_older(directory, summary)
+    if same is not None:
+        values["config_hash"] = arm_hash(same, summary.split_hashes, summary.tokenizer_hash)
+    run = Run(path=directory, seeds=_seeds(summary, same), **values)
     # A loss that is not a number never counts as a result, whatever the run says of itself.
     losses = [loss for loss in (run.val_loss, run.test_loss) if loss is not None]
     broken = run.status == "finished" and (run.val_loss is None or not np.isfinite(losses).all())
     return replace(run, status="diverged") if broken else run
+
+
+def _identity_of_older(directory: Path, summary: Result) -> dict[str, Any] | None:
+    """What an earlier version did not write into its summary, from the configuration beside; None where that is
+    missing, or another one's.
+    """
+    try:
+        settings = flat(read_mapping(directory / CONFIG, "configuration"))
+        check_options(settings, directory / CONFIG)
+        found = identity(settings, {}, summary.world_size)
+    except InputError:
+        return None
+    return found if found["operands"] == summary.operands else None
+
+
+def _seeds(summary: Result, same: dict[str, Any] | None) -> Seeds:
+    seeds = summary.seeds
+    drops = same is not None and same.get("model.dropout")
+    own = drops and seeds.dropout not in (None, seeds.init)
+    return Seeds(seeds.init, seeds.data, seeds.dropout if own and seeds.dropout is not None else -1)
 
 
 def _flat(prefix: str, tree: object) -> Iterator[tuple[str, str]]:

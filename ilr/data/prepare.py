@@ -67,7 +67,7 @@ def prepare(recipe: Recipe, cache: Path) -> Manifest:
     contents = {role: content_hash(group, cache, joined=joined) for role, group in sources.items()}
     described = {
         "version": VERSION,
-        "corpus": _corpus_hash(contents),
+        "corpus": hash_of(contents),
         "document": recipe.document,
         "max_documents": recipe.max_documents,
         "splits": [*recipe.splits, recipe.split_seed],
@@ -79,7 +79,8 @@ def prepare(recipe: Recipe, cache: Path) -> Manifest:
     return fetch(cache, key, lambda directory: _build(directory, key, recipe, sources, tokenizer, contents))
 
 
-def _corpus_hash(contents: dict[str, str]) -> str:
+def hash_of(contents: dict[str, str]) -> str:
+    """One hash of all corpora, from that of each, by their role."""
     return combine(*(f"{role} {content}" for role, content in sorted(contents.items())))
 
 
@@ -110,7 +111,7 @@ def _build(
         say(f"data: {split}: {info.documents} documents, {info.tokens} tokens, {info.bytes} bytes")
     return Manifest(
         key=key,
-        corpus_hash=_corpus_hash(contents),
+        corpus_hash=hash_of(contents),
         tokenizer_hash=tokenizer_hash(tokenizer),
         vocab_size=vocabulary_size(tokenizer),
         separator_token=recipe.separator_token,

@@ -27,6 +27,7 @@ class SeedsOfRun(Schema):
 
     init: int
     data: int
+    dropout: int | None = None
 
 
 class Summary(Schema):
@@ -66,6 +67,7 @@ class Summary(Schema):
     corpus_hash: str | None = None
     split_hashes: dict[str, str] | None = None
     tokenizer_hash: str | None = None
+    world_size: Count | None = None
     vocab_size: Count | None = None
 
 
@@ -100,6 +102,13 @@ class Point(Schema):
     step: Count
     tokens: Count
     training_flops: Count
+
+
+class LoggedStep(Schema):
+    """The part of a line of history.jsonl that says how far a run is."""
+
+    step: Count
+    perplexity: Figure = Field(alias="val/perplexity", default=None)
 
 
 class ValidationPoint(Point):
@@ -162,3 +171,17 @@ class AnalysisFile(Schema):
             if [len(row) for row in matrix] not in ([], [visits + 1] * (visits + 1)):
                 raise ValueError(f"matrices of {visits + 1} rows and columns")
         return self
+
+
+class SweepNote(Schema):
+    """What a sweep notes of one run: what it is, and how its last start ended."""
+
+    identity: dict[str, Any] | None = None
+    label: str | None = None
+    note: str | None = None
+    command: str | None = None
+    state: str | None = None
+    reason: str | None = None
+    host: str | None = None
+    started: Finite | None = None
+    exit_code: int | None = None

@@ -13,10 +13,10 @@ from ilr.anchors import KINDS, Anchor, AnchorKind, anchor, can_be_widened, is_un
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
 from ilr.plan import Plan
+from ilr.runs.options import Options, decoder_of
 from ilr.sharing import Sharing
 from ilr.sweep.file import Entry, SweepFile
 from ilr.sweep.generators import banks, generated, sharings
-from ilr.sweep.settings import Options, decoder_of
 
 IN_LABEL = ("model.schedule", "model.sharing", "model.positions", "model.injection", "model.ffn")
 """Options that the label of (config, plan) already says."""

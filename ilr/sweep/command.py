@@ -112,7 +112,10 @@ def _run(sweep: Sweep, options: SweepOptions) -> int:
     left = [run for run in sweep.runs if state_of(sweep, run) not in ENDED]
     if sweep.repeated:
         print(f"given more than once, run once: {', '.join(sweep.repeated)}")
-    print(f"{sweep.directory}: {len(sweep.runs)} runs, {len(sweep.runs) - len(left)} done, {len(left)} to do")
+    damaged = sum(state_of(sweep, run) == "damaged" for run in sweep.runs)
+    done = len(sweep.runs) - len(left) - damaged
+    also = f", {damaged} damaged" if damaged else ""
+    print(f"{sweep.directory}: {len(sweep.runs)} runs, {done} done, {len(left)} to do{also}")
     complete, status = True, 0
     if left:
         note_plan(sweep, left)

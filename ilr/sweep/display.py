@@ -13,10 +13,20 @@ from ilr.sweep.state import ENDED, Progress, State, progress_of, state_of
 PERIOD = 1.0
 """Seconds between two readings of all runs."""
 
-ORDER: tuple[State, ...] = ("running", "failed", "interrupted", "diverged", "stopped", "finished", "waiting")
+ORDER: tuple[State, ...] = (
+    "running",
+    "failed",
+    "damaged",
+    "interrupted",
+    "diverged",
+    "stopped",
+    "finished",
+    "waiting",
+)
 STYLES = {
     "running": "bold",
     "failed": "red",
+    "damaged": "red",
     "diverged": "yellow",
     "stopped": "yellow",
     "finished": "green",

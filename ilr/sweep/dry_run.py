@@ -5,12 +5,12 @@ from statistics import median
 from typing import Any
 
 from ilr.errors import InputError
+from ilr.runs.options import Options
 from ilr.sweep.detectable import POWER, Noise, assumed, detectable, measured
 from ilr.sweep.display import duration
 from ilr.sweep.report import by_hand, text_table
 from ilr.sweep.runs import Run, Sweep, find_baseline
-from ilr.sweep.settings import Options
-from ilr.sweep.state import ENDED, state_of
+from ilr.sweep.state import ENDED, state_of, summary_of
 
 ASSUMED_SPEED = 5e10
 """Training FLOP/s where nobody says and no run of the sweep has ended: one run on two processors."""
@@ -107,14 +107,14 @@ def planned_documents(options: Options) -> int | None:
 def _speed(sweep: Sweep, stated: float | None) -> tuple[float, str]:
     if stated is not None:
         return stated, "as stated"
-    speeds = [speed for run in sweep.runs if (speed := _speed_of(run.directory.summary())) is not None]
+    speeds = [speed for run in sweep.runs if (speed := _speed_of(summary_of(run))) is not None]
     if speeds:
         return median(speeds), f"measured on {len(speeds)} runs of this sweep"
     return ASSUMED_SPEED, "assumed; --flops-per-second states another"
 
 
 def _speed_of(summary: dict[str, Any] | None) -> float | None:
-    if summary is None or not summary.get("tokens_per_second"):
+    if summary is None or not summary["tokens_per_second"] or not summary["flops_per_token"]:
         return None
     return float(summary["tokens_per_second"] * summary["flops_per_token"])
 

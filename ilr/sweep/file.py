@@ -8,9 +8,10 @@ from typing import Any, Literal, get_args
 from ilr.anchors import KINDS, AnchorKind
 from ilr.bounds import LARGEST_FLOAT32, LARGEST_SEED, shown
 from ilr.errors import InputError
+from ilr.runs.options import Options
 from ilr.runs.plain_yaml import read_mapping
 from ilr.sweep.generators import FAMILIES, Family
-from ilr.sweep.settings import Options, checked_overrides
+from ilr.sweep.settings import checked_overrides
 
 HeldEqual = Literal["tokens", "flops"]
 KEYS = ("base", "set", "arms", "seeds", "held_equal", "baseline", "learning_rates", "anchors")

@@ -10,6 +10,7 @@ from statistics import fmean
 from ilr.run_directory import atomic_write
 from ilr.sweep.report import text_table
 from ilr.sweep.runs import Run, Sweep
+from ilr.sweep.state import summary_of
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def describe(sweep: Sweep) -> str:
 
 
 def _tried(rate: float, runs: list[Run]) -> Tried | None:
-    summaries = [run.directory.summary() for run in runs]
+    summaries = [summary_of(run) for run in runs]
     if any(summary is None for summary in summaries):
         return None
     losses = []

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ilr.sweep.runs import Run, Sweep
-from ilr.sweep.state import ENDED, record_of, state_of
+from ilr.sweep.state import ENDED, damage_of, record_of, state_of, summary_of
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
@@ -23,15 +23,17 @@ def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int =
 
 def report(sweep: Sweep) -> tuple[str, bool]:
     """The table of all runs with what to do next, and whether none is left undone."""
-    rows, failed, left, stopped = [], [], [], []
+    rows, failed, left, stopped, damaged = [], [], [], [], []
     for run in sweep.runs:
         state = state_of(sweep, run)
         note = record_of(sweep, run).read()
-        summary = run.directory.summary() or {}
+        summary = summary_of(run) or {}
         reason = note.get("reason", "") if state == "failed" else ""
         figures = [_figure(summary, "val_perplexity"), _figure(summary, "test_perplexity")]
         rows.append([run.name, f"{state}: {reason}" if reason else state, _steps(summary), *figures])
-        if state == "failed":
+        if state == "damaged":
+            damaged.append(f"  {damage_of(run)}")
+        elif state == "failed":
             failed.append(run)
         elif state == "stopped":
             stopped.append(run)
@@ -47,12 +49,18 @@ def report(sweep: Sweep) -> tuple[str, bool]:
             f"{len(stopped)} stopped before the steps asked for; one goes on by hand with",
             by_hand(stopped[0]),
         ]
+    if damaged:
+        lines += [
+            "",
+            f"{len(damaged)} damaged; mend the file, or delete it to have the run made again:",
+            *damaged,
+        ]
     if left:
         lines += ["", f"{len(left)} not done: the same command goes on with them"]
     lines += ["", f"Curves:  ilr board {shlex.quote(str(sweep.directory))}"]
     if len(sweep.file.learning_rates) < 2:  # else at the chosen ones
         lines.append(f"Compare: ilr compare {shlex.quote(str(sweep.directory))}")
-    return "\n".join(lines), not failed and not left
+    return "\n".join(lines), not failed and not left and not damaged
 
 
 def by_hand(run: Run) -> str:

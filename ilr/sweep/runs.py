@@ -11,10 +11,12 @@ from typing import Any
 from ilr.accounting import Cost, cost
 from ilr.errors import InputError
 from ilr.run_directory import RunDirectory
+from ilr.runs.identity import digest, identity
+from ilr.runs.options import Options
 from ilr.sweep.arms import Arm, make_arms
 from ilr.sweep.file import HeldEqual, Seeds, SweepFile
-from ilr.sweep.identity import digest, identity
-from ilr.sweep.settings import Options, read_base, steps_of, tokens_of, tokens_per_step
+from ilr.sweep.settings import read_base, steps_of, tokens_of, tokens_per_step
+from ilr.sweep.text import planned_text
 
 MOST_RUNS = 20_000
 """Runs of a sweep: arms times seeds times learning rates."""
@@ -147,7 +149,7 @@ def _run(
         arm=arm,
         seeds=seeds,
         learning_rate=rate,
-        identity=identity(arm, options, seeds),
+        identity=_same(arm, options) | {"seeds": [seeds.init, seeds.data]},
         directory=RunDirectory(directory / name),
         command=(),
         steps=steps_of(options),
@@ -155,6 +157,10 @@ def _run(
         mismatch=mismatch,
     )
     return replace(run, command=_command(file.base, chosen, file.held_equal, run))
+
+
+def _same(arm: Arm, options: Options) -> dict[str, Any]:
+    return identity(options, planned_text(options), decoder=(arm.config, arm.plan))
 
 
 def renamed(run: Run, name: str) -> Run:

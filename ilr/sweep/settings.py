@@ -1,28 +1,19 @@
 """The options of a run as flat names (`model.width`), laid over each other, and what they make. No torch."""
 
-import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-import ilr
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
-from ilr.plan import Plan, make_plan
-from ilr.plan_command import VOCABULARY
+from ilr.runs.identity import SEEDS
+from ilr.runs.option_schema import check_options
+from ilr.runs.options import SECTIONS, Options, defaults_of, flat
 from ilr.runs.plain_yaml import read_mapping
 
-Options = dict[str, Any]
-
-SECTIONS = ("model", "data", "trainer")
 PLAIN = ("val_every", "save_every", "log_every", "test_after_fit")
 """Options of `ilr fit` outside the sections that a sweep may set; the others are the sweep's own business."""
 
-SEEDS = ("seed_everything", "model.init_seed", "model.dropout_seed", "data.seed")
-_HOMES = {"model": ("training.py", "LanguageModel"), "data": ("data/module.py", "TextData")}
 
 BATCH_SIZE = 8
 """Blocks in a training batch where no configuration says: the data module's default."""
@@ -32,18 +23,9 @@ def read_base(files: Iterable[Path]) -> Options:
     """The options of training configurations, the later laid over the earlier."""
     options: Options = {}
     for file in files:
-        options.update(flat(read_mapping(file, "configuration")))
-    return options
-
-
-def flat(tree: Mapping[str, Any]) -> Options:
-    """``{"model": {"width": 8}}`` as ``{"model.width": 8}``; names with a dot already stay."""
-    options: Options = {}
-    for name, value in tree.items():
-        if name in SECTIONS and isinstance(value, Mapping):
-            options.update({f"{name}.{key}": entry for key, entry in value.items()})
-        else:
-            options[str(name)] = value
+        found = flat(read_mapping(file, "configuration"))
+        check_options(found, file)
+        options.update(found)
     return options
 
 
@@ -59,38 +41,12 @@ def checked_overrides(tree: object, where: str) -> Options:
         if not (name in PLAIN or (section in SECTIONS and key)):
             allowed = ", ".join([*(f"{section}.…" for section in SECTIONS), *PLAIN])
             raise InputError(f"{where}: unknown key {name!r}; an option is one of {allowed}")
-        if section in _HOMES and key not in (known := options_of(section)):
+        if section in ("model", "data") and key not in (known := defaults_of(section)):
             close = get_close_matches(key, known, n=1)
             meant = f"; did you mean {section}.{close[0]}?" if close else ""
             raise InputError(f"{where}: unknown key {name!r}: {section} has no such option{meant}")
+    check_options(options, where)
     return options
-
-
-@cache
-def options_of(section: str) -> tuple[str, ...]:
-    """The options of ``model`` or ``data``, read off the class that takes them: importing it takes seconds."""
-    file, name = _HOMES[section]
-    tree = ast.parse((Path(ilr.__file__).parent / file).read_text(encoding="utf-8"))
-    (taker,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-    (init,) = (node for node in taker.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
-    own = tuple(argument.arg for argument in [*init.args.args[1:], *init.args.kwonlyargs])
-    return own + (tuple(DecoderConfig.__dataclass_fields__) if init.args.kwarg else ())
-
-
-def decoder_of(options: Options) -> tuple[DecoderConfig, Plan]:
-    """The decoder and the plan that these options describe; the vocabulary is the one asked for."""
-    sizes = {
-        field.name: options[f"model.{field.name}"]
-        for field in fields(DecoderConfig)
-        if f"model.{field.name}" in options
-    }
-    vocabulary = options.get("model.vocab_size") or options.get("data.vocab_size") or VOCABULARY
-    config = DecoderConfig(**{**sizes, "vocab_size": vocabulary})
-    if "model.schedule" not in options:
-        raise InputError("no schedule: give one in the arm or in the base configuration")
-    return config, make_plan(
-        options["model.schedule"], config.num_layers, options.get("model.sharing", "none")
-    )
 
 
 def tokens_per_step(options: Options, config: DecoderConfig) -> int:
