@@ -354,18 +354,20 @@ def test_a_run_directory_that_cannot_be_written_is_said_before_any_work(
     assert "cannot write to --run_dir" in error
 
 
-def test_two_spellings_are_one_configuration_unless_injection_tells_them_apart(
+def test_two_spellings_are_one_configuration_exactly_where_their_numbers_are_one(
     config: Path, tmp_path: Path
 ) -> None:
-    hashes = {}
+    """Right numbers, point 8: injection acts between passes; a segment run once has none."""
+    hashes, losses = {}, {}
     for injection in ("none", "add"):
         for number, schedule in enumerate(("[2,1]", "[{layers: [0,0,1]}]")):
             directory = tmp_path / f"{injection}{number}"
             options = ("--model.schedule", schedule, "--model.injection", injection)
             assert fit(config, directory, *options, "--trainer.max_steps", "1") == 0
             hashes[injection, number] = summary_of(directory)["config_hash"]
-    assert hashes["none", 0] == hashes["none", 1]
-    assert len(set(hashes.values())) == 3
+            losses[injection, number] = summary_of(directory)["val_loss"]
+    assert hashes["none", 0] == hashes["none", 1] == hashes["add", 1] != hashes["add", 0]
+    assert losses["none", 0] == losses["none", 1] == losses["add", 1] != losses["add", 0]
 
 
 def test_a_users_callbacks_do_not_remove_ours(config: Path, tmp_path: Path) -> None:

@@ -31,7 +31,17 @@ NO_NUMBER = {
     *("data.cache_dir", "data.eval_contexts", "trainer.num_sanity_val_steps", "trainer.default_root_dir"),
     *("trainer.logger", "trainer.profiler", "trainer.model_registry", "trainer.enable_checkpointing"),
     *("trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.enable_autolog_hparams"),
-    *("save_every", "log_every", "test_after_fit", "held_equal", "run_dir", "resume", "ckpt_path", "config"),
+    *(
+        "save_every",
+        "log_every",
+        "test_after_fit",
+        "held_equal",
+        "run_dir",
+        "resume",
+        "ckpt_path",
+        "config",
+        "trust",
+    ),
 }
 """Options of `ilr fit` that change no number."""
 
