@@ -185,7 +185,7 @@ def test_what_is_no_json_is_refused_by_its_line(tmp_path: Path, content: str, me
         ("id,text\n1,a\nrest of a\n", "line 3 has 1 fields, the first line has 2"),
         ('id,text\n1,"a\n2,b\n', "is no row: unexpected end of data"),
         ("id,text\n1,a\r\n", "line 2 ends in CR LF, the first line in LF alone"),
-        ("id,text\r1,a\r2,b\r", "its lines end in CR alone"),
+        ("id,text\r1,a\r2,b\r", "its lines end in CR alone; tr '\\r' '\\n' < FILE > "),
         ('id,text\n1,"a" b\n', "line 2 is no row: ',' expected after '\"'"),
         ("<!DOCTYPE html>\n<p>text\n", "has no column 'text'; it has <!DOCTYPE html>"),
     ],

@@ -1,5 +1,6 @@
 """`ilr evaluate` on a real run: agreement with `validate`, the weights asked for, texts, files, wrong use."""
 
+import csv
 import json
 import math
 import re
@@ -116,6 +117,23 @@ def test_a_given_text_is_scored_whole_and_measured_on_its_own_bytes_and_words(
     assert paragraphs["scored_tokens"] == whole["tokens"]
 
 
+def test_a_given_table_is_scored_by_its_column_as_the_same_text_is(
+    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Right numbers, points 6 and 7: text to evaluate is read by the same readers."""
+    documents = re.findall(r"(?:.+\n)+\n*", OTHER)
+    with (tmp_path / "rows.dat").open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "body"], *enumerate(documents)])
+    rows = ["--corpus", tmp_path / "rows.dat", "--column", "body", "--document", "paragraph"]
+    with pytest.raises(SystemExit, match="2"):
+        command.main([str(run), *map(str, rows)])
+    assert "begins like a table, which its name does not say: --data.format csv" in capsys.readouterr().err
+    table = evaluated(capsys, run, *rows, "--format", "csv")
+    text = evaluated(capsys, run, "--corpus", run.parent / "other.txt", "--document", "paragraph")
+    for figure in ("documents", "bytes", "tokens", "total_nll"):
+        assert table[figure] == text[figure], figure
+
+
 def test_windows_batches_and_documents_alone_are_named_and_do_not_depend_on_the_batch(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,6 +244,8 @@ def test_a_text_that_was_changed_or_trained_on_is_remarked_on(
         (["RUN", "--window", "8", "--context", "8"], "not both"),
         (["RUN", "--schedule", "[1,1,1]"], "one entry per layer"),
         (["RUN", "--document", "line"], "--document belongs to --corpus"),
+        (["RUN", "--format", "csv"], "--format belongs to --corpus"),
+        (["RUN", "--corpus", "configs", "--format", "jsonl"], "--data.format must be one of auto, text"),
         (["RUN", "--corpus", "nowhere.txt"], "'nowhere.txt' is no file"),
         (["RUN", "--precision", "8"], "--precision must be one of 32-true"),
         (["RUN", "--split", "train"], "invalid choice: 'train'"),

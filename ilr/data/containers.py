@@ -10,7 +10,7 @@ from typing import Any
 
 from ilr.data.compression import shown
 from ilr.data.corpora import combine, hash_file
-from ilr.data.decoding import text_pieces
+from ilr.data.decoding import conversion, text_pieces
 from ilr.data.json_stream import JsonStream
 from ilr.data.rows import LONGEST_ROW, Missing, Rows, missing_column, too_long, twice
 from ilr.errors import InputError
@@ -57,7 +57,7 @@ class DelimitedRows(Rows):
 
     def values(self) -> Iterator[tuple[str, object]]:
         """The fields of the column in order; InputError naming the line for a row that does not fit."""
-        name, lines = shown(self.path), _Lines(text_pieces(self.path), shown(self.path))
+        name, lines = shown(self.path), _Lines(self.path)
         csv.field_size_limit(LONGEST_ROW)
         reader = csv.reader(lines, delimiter=self._delimiter(lines.first), strict=True)
         try:
@@ -100,12 +100,12 @@ class _Lines:
     For `csv` every CR ends a row. Text files hold no NUL, so nothing else is taken for one.
     """
 
-    def __init__(self, pieces: Iterator[str], where: str) -> None:
-        self._where, self._lines, self.number = where, self._split(pieces), 0
+    def __init__(self, path: Path) -> None:
+        self._where, self._lines, self.number = shown(path), self._split(text_pieces(path)), 0
         self.first = next((line for line in self._lines if line.strip()), "")
         self._cr_lf = self.first.endswith("\r\n")
         if "\r" in self.first.rstrip("\r\n"):
-            raise InputError(f"{where}: its lines end in CR alone; convert them: tr '\\r' '\\n'")
+            raise InputError(f"{self._where}: its lines end in CR alone; {conversion(path, _CR_TO_LF)}")
         self._last = ""
 
     def _split(self, pieces: Iterator[str]) -> Iterator[str]:
@@ -136,6 +136,7 @@ class _Lines:
             raise InputError(f"{place} ends in CR LF, the first line in LF alone; give all the same line end")
 
 
+_CR_TO_LF = r"tr '\r' '\n'"
 _BARE_CR = re.compile(r"\r(?!\n)")
 
 
@@ -157,7 +158,7 @@ class ParquetRows(Rows):
 
         name, number = shown(self.path), 0
         try:
-            with pq.ParquetFile(self.path, buffer_size=1 << 20) as file:
+            with pq.ParquetFile(self.path, buffer_size=1 << 20, page_checksum_verification=True) as file:
                 schema = file.schema_arrow
                 if schema.names.count(self.column) > 1:
                     raise twice(name, self.column)

@@ -62,18 +62,18 @@ def _undecodable(path: Path, encoding: str, data: bytes, at: int, offset: int, b
     if encoding != "utf-8":
         return f"{where}, though the mark at its start says so; it is damaged or cut off"
     if offset == 0 and 0 in data[:4096] and (guess := _wide_encoding(data[:4096])) is not None:
-        return f"{where}; it looks like {guess}, convert it: {_command(path, f'iconv -f {guess} -t UTF-8')}"
+        return f"{where}; it looks like {guess}, convert it: {conversion(path, f'iconv -f {guess} -t UTF-8')}"
     if len(_NO_TEXT.findall(data[:512])) > 8:
         return f"{where}; it holds binary data, no text"
     good = len(re.findall(r"[^\x00-\x7f\ufffd]", data.decode("utf-8", errors="replace")))
     if beyond_ascii or good > len(re.findall(r"\ufffd", data.decode("utf-8", errors="replace"))):
         # Most of it is UTF-8: read as another encoding, all that is right would become wrong.
         return f"{where}; the rest is UTF-8, so it is damaged there; leave such bytes out, for example: " + (
-            _command(path, "iconv -c -f UTF-8 -t UTF-8")
+            conversion(path, "iconv -c -f UTF-8 -t UTF-8")
         )
     return (
         f"{where}; convert it from its encoding first, for example (Western European): "
-        f"{_command(path, 'iconv -f WINDOWS-1252 -t UTF-8')}"
+        f"{conversion(path, 'iconv -f WINDOWS-1252 -t UTF-8')}"
     )
 
 
@@ -85,8 +85,8 @@ def _holds_nul(path: Path, encoding: str, data: bytes, offset: int) -> str:
     where = f"{shown(path)} holds a NUL byte at offset {offset + at}, so it is no UTF-8 text"
     many = data[:4096].count(0) * 20 >= len(data[:4096])  # every blank of UTF-16 has one
     if offset == 0 and many and (guess := _wide_encoding(data[:4096])) is not None:
-        return f"{where}; it looks like {guess}, convert it: {_command(path, f'iconv -f {guess} -t UTF-8')}"
-    without = _command(path, r"tr -d '\000'")
+        return f"{where}; it looks like {guess}, convert it: {conversion(path, f'iconv -f {guess} -t UTF-8')}"
+    without = conversion(path, r"tr -d '\000'")
     return f"{where}; if it is text all the same, leave such bytes out: {without}"
 
 
@@ -107,7 +107,7 @@ def _wide_encoding(head: bytes) -> str | None:
     return None
 
 
-def _command(path: Path, convert: str) -> str:
+def conversion(path: Path, convert: str) -> str:
     """A line for the shell that writes a converted copy beside the file."""
     with open_binary(path) as file:
         compression = compression_of(file.read(MAGIC_BYTES))

@@ -40,6 +40,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what a document of --corpus is: file, line, paragraph, or a regular expression (default: the "
         "run's)",
     )
+    parser.add_argument("--column", type=str, help="column with the text of --corpus (default: the run's)")
+    parser.add_argument(
+        "--format",
+        type=str,
+        help="how files of --corpus are read, as --data.format of training (default: auto)",
+    )
     _number(parser, "context", "score disjoint blocks of so many tokens (default: the model's context)")
     _number(parser, "window", "most tokens that a prediction sees (default: the model's context)")
     _number(parser, "stride", "tokens by which windows advance, at most the window (default: the window)")
@@ -93,8 +99,10 @@ def _run(options: Namespace) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise InputError(f"--{name} must be at least 1, got {value}")
-    if options.document is not None and options.corpus is None:
-        raise InputError("--document belongs to --corpus; a run's own text is cut as in training")
+    reading = {"document": options.document, "column": options.column, "format": options.format}
+    if options.corpus is None and (given := [name for name, value in reading.items() if value is not None]):
+        raise InputError(f"--{given[0]} belongs to --corpus; a run's own text is read and cut as in training")
+    reading["format"] = options.format or "auto"
     # Only now: torch is slow to load, and the help does without.
     from ilr.evaluation.evaluate import Manner, evaluate
     from ilr.evaluation.output import name_of, write_board, write_json
@@ -112,7 +120,7 @@ def _run(options: Namespace) -> None:
     if options.corpus is None:
         text = own_text(run, options.split or "validation")
     else:
-        text = other_text(run, options.corpus, options.split, options.document)
+        text = other_text(run, options.corpus, options.split, reading)
     window = options.window or options.context or run.decoder.config.context
     manner = Manner(
         window=window,

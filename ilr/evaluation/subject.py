@@ -1,7 +1,7 @@
 """What is evaluated: which weights, under which schedule and precision, on which text."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,12 +70,16 @@ def own_text(run: TrainedRun, split: str) -> Text:
     return Text(run.data, split, split, _names(run.settings["data"]["corpus"]))
 
 
-def other_text(run: TrainedRun, corpus: Sequence[str], split: str | None, document: str | None) -> Text:
-    """Another text through the run's tokenizer: all of it, or the share that the run's settings give a split."""
+def other_text(
+    run: TrainedRun, corpus: Sequence[str], split: str | None, reading: Mapping[str, str | None]
+) -> Text:
+    """Another text through the run's tokenizer: all of it, or the share that the run's settings give a split.
+
+    `reading`: data options that say how it is read and cut, None for the run's own.
+    """
     settings = {**run.settings["data"], "corpus": list(corpus), "validation": None, "test": None}
     settings |= {"tokenizer": str(run.tokenizer_path), "context": run.decoder.config.context}
-    if document is not None:
-        settings["document"] = document
+    settings |= {name: value for name, value in reading.items() if value is not None}
     if split is None:
         settings |= {"splits": (1.0, 0.0, 0.0), "max_documents": None, "max_train_tokens": None}
     data = TextData(**settings)
