@@ -32,6 +32,7 @@ from ilr.resume import AlreadyFinished, Resume, adopt_checkpoint, find_resume
 from ilr.run_directory import RunDirectory
 from ilr.run_record import RunRecord
 from ilr.runs.lock import LOCK_FILE, held
+from ilr.settled import Settled
 from ilr.trainer_checks import check_callbacks, check_trainer
 from ilr.training import LanguageModel
 from ilr.training_options import (
@@ -202,7 +203,9 @@ class TrainingCLI(LightningCLI):
             isinstance(c, ProgressBar) for c in callbacks
         )
         bar = [] if no_bar else [_Bar(refresh_rate=10)]
+        self.settled = Settled()
         self.trainer_defaults["callbacks"] = [
+            self.settled,
             self.record,
             Health(cfg.log_every),
             ValidationLines(),
@@ -248,6 +251,7 @@ class TrainingCLI(LightningCLI):
                 "given now",
                 flush=True,
             )
+        self.settled.note(self.trainer, model, datamodule)
         try:
             self.trainer.fit(model, datamodule=datamodule, ckpt_path=path)
             self.record.begin(self.trainer, model)
@@ -258,6 +262,9 @@ class TrainingCLI(LightningCLI):
         except (InputError, OSError):
             self._leave_nothing_half_made()
             raise
+        except MisconfigurationException as error:  # from a callback's own checks
+            self._leave_nothing_half_made()
+            raise InputError(f"--trainer: {' '.join(str(error).split())}") from error
         status = "finished" if self.trainer.global_step >= model.horizon else "stopped"
         tests = self.record.score_tests(self.trainer, model) if self.cfg.test_after_fit else {}
         self.record.finish(self.trainer, model, status, tests)
