@@ -22,6 +22,8 @@ UNSUPPORTED: dict[type[L.Callback], str] = {
     "checkpoint: use lightning.pytorch.callbacks.EMAWeightAveraging or WeightAveraging",
     known.ModelPruning: "it replaces weights that the cost and the checkpoints are made of",
     known.BaseFinetuning: "it takes parameters from the optimiser and gives them back without a learning rate",
+    known.OnExceptionCheckpoint: "with it Lightning begins a new training from whatever checkpoint lies there; a "
+    "run saves at the ends of its steps, and goes on with --resume auto",
     known.BasePredictionWriter: "nothing here predicts",
 }
 """Callbacks of Lightning, with what is derived from them, that train or measure something other than is recorded."""

@@ -32,6 +32,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "GradientAccumulationScheduler": {"scheduling": {"1": 2}},
     "StochasticWeightAveraging": {"swa_lrs": 0.01},
     "BackboneFinetuning": {},
+    "OnExceptionCheckpoint": {"dirpath": "kept"},
     "ModelPruning": {"pruning_fn": "l1_unstructured"},
 }
 UNCHANGED: dict[str, dict[str, Any]] = {
@@ -41,7 +42,6 @@ UNCHANGED: dict[str, dict[str, Any]] = {
     "LearningRateMonitor": {},
     "ModelCheckpoint": {"monitor": "val/loss"},
     "ModelSummary": {},
-    "OnExceptionCheckpoint": {"dirpath": "kept"},
     "RichModelSummary": {},
     "SpikeDetection": {},
     "ThroughputMonitor": {"batch_size_fn": "builtins.len"},
