@@ -176,7 +176,7 @@ class PlainStack:
             query, key = self._rotate(queries[head]), self._rotate(keys[group])
             scores = query @ key.transpose(1, 2) / (self.config.width // heads) ** 0.5
             if self.config.positions == "alibi":
-                scores = scores - published_slopes(heads)[head] * behind
+                scores = scores - published_slopes(heads)[head] * behind.to(scores.dtype)
             scores = scores.masked_fill(behind < 0, float("-inf"))
             mixed.append(scores.softmax(-1) @ values[group])
         return torch.cat(mixed, -1) @ weights["output.weight"].T
