@@ -3,6 +3,7 @@
 Sizes are drawn odd, one and unequal on purpose: formulas with a special case are wrong there first.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -119,9 +120,7 @@ def plain_logits(stack: PlainStack, plan: Plan, tokens: Tensor) -> Tensor:
     return stack.predict(x)
 
 
-@FEW
-@given(cases())
-def test_logits_under_any_plan_are_those_of_a_plain_stack(case: Case) -> None:
+def logits_under_any_plan_are_those_of_a_plain_stack(case: Case, data: st.DataObject) -> None:
     """Right numbers, point 10: odd numbers of heads, odd widths, one token, one id."""
     decoder = case.decoder()
     for plan in (case.plan, case.other):
@@ -129,9 +128,9 @@ def test_logits_under_any_plan_are_those_of_a_plain_stack(case: Case) -> None:
         assert_equal(decoder(case.tokens, plan), expected)
 
 
-@FEW
-@given(cases())
-def test_gradients_of_any_shared_weight_are_the_sums_over_an_unrolled_twin_s_copies(case: Case) -> None:
+def gradients_of_any_shared_weight_are_the_sums_over_an_unrolled_twin_s_copies(
+    case: Case, data: st.DataObject
+) -> None:
     """Right numbers, point 10: also by way of the loss without logits, whatever is recomputed."""
     decoder, targets = case.decoder(), case.tokens.roll(1, 0).flip(1)
     stack = PlainStack.copied(decoder, case.other)
@@ -158,11 +157,7 @@ def test_gradients_of_any_shared_weight_are_the_sums_over_an_unrolled_twin_s_cop
                 torch.testing.assert_close(weight.grad, sums[name], rtol=1e-10, atol=1e-11)
 
 
-@FEW
-@given(cases(), st.data())
-def test_logits_with_a_cache_equal_those_without_for_any_cut_and_padding(
-    case: Case, data: st.DataObject
-) -> None:
+def logits_with_a_cache_equal_those_without_for_any_cut_and_padding(case: Case, data: st.DataObject) -> None:
     """Right numbers, point 10."""
     decoder, length = case.decoder(), case.tokens.shape[1]
     rows = st.lists(st.integers(0, length - 1), min_size=len(case.tokens), max_size=len(case.tokens))
@@ -180,9 +175,7 @@ def test_logits_with_a_cache_equal_those_without_for_any_cut_and_padding(
         assert_equal(expected[row, begin:], alone)
 
 
-@FEW
-@given(cases(), st.data())
-def test_no_earlier_logit_changes_by_a_bit_when_a_token_changes(case: Case, data: st.DataObject) -> None:
+def no_earlier_logit_changes_by_a_bit_when_a_token_changes(case: Case, data: st.DataObject) -> None:
     """Right numbers, point 10."""
     at = data.draw(st.integers(0, case.tokens.shape[1] - 1))
     changed = case.tokens.clone()
@@ -191,9 +184,9 @@ def test_no_earlier_logit_changes_by_a_bit_when_a_token_changes(case: Case, data
     assert torch.equal(decoder(changed, case.other)[:, :at], decoder(case.tokens, case.other)[:, :at])
 
 
-@FEW
-@given(cases())
-def test_the_cost_of_any_plan_counts_the_built_weights_and_the_counted_operations(case: Case) -> None:
+def the_cost_of_any_plan_counts_the_built_weights_and_the_counted_operations(
+    case: Case, data: st.DataObject
+) -> None:
     """Right numbers, point 10."""
     decoder, (batch, length) = case.decoder(), case.tokens.shape
     figures = cost(case.config, case.plan, length)
@@ -207,10 +200,11 @@ def test_the_cost_of_any_plan_counts_the_built_weights_and_the_counted_operation
     assert cache.num_bytes() == values * batch * length
 
 
-@FEW
-@given(cases(), st.integers(1, 4))
-def test_generation_writes_the_same_with_and_without_a_cache_past_any_context(case: Case, new: int) -> None:
+def generation_writes_the_same_with_and_without_a_cache_past_any_context(
+    case: Case, data: st.DataObject
+) -> None:
     """Right numbers, point 10: contexts of one and two tokens too."""
+    new = data.draw(st.integers(1, 4))
     decoder, prompts = case.decoder(), [row.tolist() for row in case.tokens]
     longest = case.config.context - new + 1 if case.config.positions == "learned" else len(prompts[0])
     prompts = [prompt[: max(1, min(longest, len(prompt) - number))] for number, prompt in enumerate(prompts)]
@@ -222,18 +216,41 @@ def test_generation_writes_the_same_with_and_without_a_cache_past_any_context(ca
     assert written == [generate(decoder, [prompt], new, plan=case.other)[0] for prompt in prompts]
 
 
-@FEW
-@given(cases(), st.sampled_from([torch.float32, torch.float64, torch.bfloat16]))
-def test_weights_come_back_from_their_state_and_plans_from_their_schedule(
-    case: Case, dtype: torch.dtype
-) -> None:
+def weights_come_back_from_their_state_and_plans_from_their_schedule(case: Case, data: st.DataObject) -> None:
     """Right numbers, point 12."""
+    dtype = data.draw(st.sampled_from([torch.float32, torch.float64, torch.bfloat16]))
     decoder = case.decoder().to(dtype)
     other = Decoder(case.config, case.other, init_seed=1).to(dtype).eval()
     other.load_state_dict(decoder.state_dict())
     again = make_plan(case.plan.schedule, case.config.num_layers, case.plan.sharing)
     assert again.operands == case.plan.operands
     assert torch.equal(other(case.tokens, again), decoder(case.tokens))
+
+
+PROPERTIES = pytest.mark.parametrize(
+    "holds",
+    [
+        logits_under_any_plan_are_those_of_a_plain_stack,
+        gradients_of_any_shared_weight_are_the_sums_over_an_unrolled_twin_s_copies,
+        logits_with_a_cache_equal_those_without_for_any_cut_and_padding,
+        no_earlier_logit_changes_by_a_bit_when_a_token_changes,
+        the_cost_of_any_plan_counts_the_built_weights_and_the_counted_operations,
+        generation_writes_the_same_with_and_without_a_cache_past_any_context,
+        weights_come_back_from_their_state_and_plans_from_their_schedule,
+    ],
+    ids=lambda holds: holds.__name__,
+)
+
+
+@PROPERTIES
+def test_for_any_config_and_plan(holds: Callable[[Case, st.DataObject], None]) -> None:
+    FEW(given(cases(), st.data())(holds))()
+
+
+@pytest.mark.slow
+@PROPERTIES
+def test_for_many_more_configs_and_plans(holds: Callable[[Case, st.DataObject], None]) -> None:
+    MANY(given(cases(), st.data())(holds))()
 
 
 @FEW
@@ -243,21 +260,3 @@ def test_weights_come_back_from_their_llama_names(case: Case) -> None:
     decoder, other = case.decoder(), Decoder(case.config, case.plan, init_seed=1).double().eval()
     load_llama_weights(other, llama_weights(decoder))
     assert torch.equal(other(case.tokens), decoder(case.tokens))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "prop",
-    [
-        test_logits_under_any_plan_are_those_of_a_plain_stack,
-        test_gradients_of_any_shared_weight_are_the_sums_over_an_unrolled_twin_s_copies,
-        test_no_earlier_logit_changes_by_a_bit_when_a_token_changes,
-        test_logits_with_a_cache_equal_those_without_for_any_cut_and_padding,
-        test_the_cost_of_any_plan_counts_the_built_weights_and_the_counted_operations,
-        test_generation_writes_the_same_with_and_without_a_cache_past_any_context,
-    ],
-    ids=lambda prop: prop.__name__.removeprefix("test_"),
-)
-def test_many_more_cases(prop: Any) -> None:
-    """Right numbers, point 10: the properties above on 300 cases each."""
-    MANY(prop)()
