@@ -17,6 +17,9 @@ MOST_LAYERS = 2**16
 LARGEST_SIZE = 2**31 - 1
 """Features, tokens of context, token ids: what fits a 32-bit index. Such a model can be planned, not held."""
 
+MOST_STEPS = 2**53
+"""Steps, tokens and other counts of a run: whole numbers that floating point holds exactly."""
+
 LARGEST_FLOAT32 = 3.4028234663852886e38
 """What a weight can be: larger numbers are infinite where the model computes with them."""
 

@@ -15,6 +15,7 @@ from ilr.execution import Execution
 from ilr.head import linear_nll, linear_nll_sum
 from ilr.initialise import initialise
 from ilr.layers import Attention, Linear, RMSNorm, make_dropout, make_feed_forward
+from ilr.memory import Use, check_memory
 from ilr.plan import Plan, Visit, make_plan
 from ilr.positions import Index, Span, check_length, make_positions
 
@@ -40,7 +41,8 @@ class Decoder(nn.Module):
 
     ``plan`` fixes the banks (how many distinct attentions and feed-forwards there are) and is what runs
     unless a forward pass is given another one. Every weight is drawn from its own generator, seeded by
-    (init_seed, state-dict key), so equal keys and shapes start equal whatever the schedule or sharing.
+    (init_seed, state-dict key), so equal keys and shapes start equal whatever the schedule or sharing. Raises
+    `InputError` for a plan of another number of layers, and for weights that no memory of this machine holds.
 
     ``execution`` says how it is run (`execute` sets it): plain data, so that a copy runs its own weights alike.
     """
@@ -49,6 +51,8 @@ class Decoder(nn.Module):
         super().__init__()
         if plan.num_layers != config.num_layers:
             raise InputError(f"the plan is for {plan.num_layers} layers, the config has {config.num_layers}")
+        if torch.get_default_device().type == "cpu":
+            check_memory(config, plan, Use())
         self.config, self.plan = config, plan
         narrow = config.sizes.embedding
         self.embedding = nn.Embedding(config.vocab_size, narrow)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from ilr.bounds import MOST_STEPS, check_at_least_zero, check_count, check_positive, check_share, shown
 from ilr.decoder import Decoder
 from ilr.errors import InputError
 
@@ -87,15 +88,25 @@ def check_optimisation(
     min_lr_ratio: float,
     extra_steps: int,
     weight_decay: float,
+    repeated_weight_decay: float | None = None,
+    betas: tuple[float, float] = (0.9, 0.95),
+    adam_eps: float = 1e-8,
 ) -> None:
     """Raise `InputError` for a value that no training can use."""
-    if not learning_rate > 0:
-        raise InputError(f"learning_rate must be above 0, got {learning_rate}")
+    check_positive("learning_rate", learning_rate)
     for name, share in (("warmup_ratio", warmup_ratio), ("min_lr_ratio", min_lr_ratio)):
-        if not 0 <= share <= 1:
-            raise InputError(f"{name} must lie between 0 and 1, got {share}")
+        check_share(name, share)
     for name, count in (("warmup_steps", warmup_steps), ("extra_steps", extra_steps)):
-        if count is not None and count < 0:
-            raise InputError(f"{name} must be at least 0, got {count}")
-    if weight_decay < 0:
-        raise InputError(f"weight_decay must be at least 0, got {weight_decay}")
+        if count is not None:
+            check_count(name, count, MOST_STEPS, least=0)
+    for name, amount in (
+        ("weight_decay", weight_decay),
+        ("repeated_weight_decay", repeated_weight_decay),
+        ("adam_eps", adam_eps),
+    ):
+        if amount is not None:
+            check_at_least_zero(name, amount)
+    if len(betas) != 2:
+        raise InputError(f"betas must be two numbers, got {shown(betas)}")
+    for beta in betas:
+        check_share("betas", beta, below=True)

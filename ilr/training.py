@@ -1,5 +1,6 @@
 """The LightningModule: loss, optimiser, validation figures."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import lightning as L
@@ -8,6 +9,7 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
+from ilr.bounds import check_seed
 from ilr.config import Compile, DecoderConfig, Recompute
 from ilr.data import TextData
 from ilr.decoder import Decoder, Observer
@@ -15,6 +17,7 @@ from ilr.errors import InputError
 from ilr.execution import execute
 from ilr.fsdp import shard, whole
 from ilr.initialise import seed_for
+from ilr.memory import check_memory, training_use
 from ilr.metrics import IGNORED, CorpusNLL, Scores, check_whole, token_nll
 from ilr.optimisation import (
     LRSchedule,
@@ -27,6 +30,7 @@ from ilr.plan import make_plan
 from ilr.positions import check_length
 from ilr.scaling import gradient_scaler, unscale
 from ilr.trainer_checks import check_callbacks, check_optimisation_of
+from ilr.training_bounds import device_bytes
 from ilr.weights import fitting
 from ilr.window import StepWindow
 
@@ -89,7 +93,20 @@ class LanguageModel(L.LightningModule):
         # Any vocabulary passes the checks; the tokenizer's replaces it when the decoder is built.
         self.config = DecoderConfig(vocab_size=1 if vocab_size is None else vocab_size, **model)
         self.plan = make_plan(schedule, self.config.num_layers, sharing)
-        check_optimisation(learning_rate, warmup_ratio, warmup_steps, min_lr_ratio, extra_steps, weight_decay)
+        check_optimisation(
+            learning_rate,
+            warmup_ratio,
+            warmup_steps,
+            min_lr_ratio,
+            extra_steps,
+            weight_decay,
+            repeated_weight_decay,
+            betas,
+            adam_eps,
+        )
+        for name, seed in (("init_seed", init_seed), ("dropout_seed", dropout_seed)):
+            if seed is not None:
+                check_seed(name, seed)
         self.save_hyperparameters()
         self.learning_rate, self.lr_schedule = learning_rate, lr_schedule
         self.warmup_ratio, self.warmup_steps = warmup_ratio, warmup_steps
@@ -127,12 +144,36 @@ class LanguageModel(L.LightningModule):
             raise InputError(
                 "vocab_size is not known: give model.vocab_size, or a data module with a tokenizer"
             )
+        self._check_memory()
         self.decoder = Decoder(self.config, self.plan, init_seed=self.init_seed)
         if self._trainer is not None:
             check_length(self.decoder.positions, max(self.data.contexts))
         execute(self.decoder, self.compile_mode, self.recompute)
         if self.device_mesh is not None:
             shard(self.decoder, self.device_mesh["data_parallel"])
+
+    def _check_memory(self) -> None:
+        """Refuse what could not be held, now that the vocabulary is known."""
+        if self._trainer is None:
+            return
+        device, world = self.trainer.strategy.root_device, self.trainer.world_size
+        use = training_use(
+            self.data.batch_size,
+            self.config.context,
+            self.trainer.precision,
+            self.recompute,
+            self.compile_mode,
+            processes=world if device.type == "cpu" and self.trainer.num_nodes == 1 else 1,
+        )
+        training = self.trainer.state.fn == "fit"
+        uses = [use] if training else []
+        for context, rows in zip(self.data.contexts, self.data.evaluation_rows, strict=True):
+            copies = use.copies if training else 1
+            uses.append(replace(use, rows=rows, context=context, kept="none", copies=copies))
+        for one in uses:
+            check_memory(
+                self.config, self.plan, one, device_bytes(device, 1 if self.device_mesh is None else world)
+            )
 
     def _adopt_vocabulary(self, data: TextData) -> None:
         if self.vocab_size not in (None, data.vocab_size_actual):

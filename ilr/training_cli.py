@@ -35,6 +35,7 @@ from ilr.runs.lock import LOCK_FILE, held
 from ilr.settled import Settled
 from ilr.trainer_checks import check_callbacks, check_trainer
 from ilr.training import LanguageModel
+from ilr.training_bounds import check_planned_memory, check_seeds, check_trainer_numbers
 from ilr.training_options import (
     add_run_options,
     check_configurations,
@@ -125,6 +126,8 @@ class TrainingCLI(LightningCLI):
         hyper-parameters silently win: settle seeds, intervals and the run directory. Nothing is written yet.
         """
         self.cfg = cfg = self.config[self.config.subcommand]
+        check_seeds(cfg)
+        check_trainer_numbers(cfg.trainer)
         if cfg.seed_everything is True:
             cfg.seed_everything = random.SystemRandom().randrange(2**31)
         cfg.seed_everything = int(cfg.seed_everything)
@@ -172,7 +175,9 @@ class TrainingCLI(LightningCLI):
         option's name.
         """
         with naming_options():
-            LanguageModel(**plain(self.cfg.model))
+            model = LanguageModel(**plain(self.cfg.model))
+        if self.config.subcommand == "fit":
+            check_planned_memory(self.cfg, model.config, model.plan)
         with trained_on(self.text):
             super().instantiate_classes()
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ilr.bench.variant import Precision, Variant, check_choice, read_precision
+from ilr.bounds import check_count
 from ilr.config import Compile, DecoderConfig, PositionScheme, Recompute
 from ilr.ending import in_one_line
 from ilr.errors import InputError
+from ilr.memory import check_memory
 from ilr.parser import CommandParser, fail, plain
 from ilr.plan import SCHEDULE_EXAMPLES, make_plan
 from ilr.runs.options import Options, decoder_of, flat
@@ -20,6 +22,8 @@ from ilr.sweep.settings import BATCH_SIZE, read_base
 
 SAMPLES = 10
 """Clean samples of each variant where no option says."""
+MOST_VARIANTS = 64
+"""Variants that one command measures: each has a process with all of its model."""
 WIDTH = 150
 """Characters that the table has at least."""
 
@@ -76,8 +80,7 @@ def _words(choices: Any) -> str:
 def _run(given: dict[str, Any]) -> int:
     chosen = variants(given)
     samples = given.get("samples", SAMPLES)
-    if samples < 1:
-        raise InputError(f"--samples must be at least 1, got {samples}")
+    check_count("--samples", samples)
     # Only now: torch takes seconds to load, and a mistake should show at once.
     from rich.console import Console
 
@@ -85,6 +88,9 @@ def _run(given: dict[str, Any]) -> int:
     from ilr.bench.run import find_device, measure
 
     device = find_device(given.get("device", "auto"))
+    if device.type == "cpu":
+        for variant in chosen:
+            check_memory(variant.config, variant.plan, variant.use)
     result = measure(chosen, samples, device, lambda line: print(line, file=sys.stderr, flush=True))
     if given.get("json"):
         print(json.dumps(as_data(result), indent=1))
@@ -102,7 +108,7 @@ def variants(given: dict[str, Any]) -> list[Variant]:
     schedules = _several(given, "schedules", options.get("model.schedule"))
     if schedules == [None]:
         raise InputError(f"no schedule given (--schedules, or in --config): for example {SCHEDULE_EXAMPLES}")
-    found = []
+    found: dict[Variant, None] = {}
     for schedule, sharing, positions, *choices in product(
         schedules,
         _several(given, "sharing", options.get("model.sharing", "none")),
@@ -114,8 +120,12 @@ def variants(given: dict[str, Any]) -> list[Variant]:
     ):
         model = {"model.schedule": schedule, "model.sharing": sharing, "model.positions": positions}
         config, plan = _decoder({**options, **model})
-        found.append(Variant(config, plan, *choices))
-    return list(dict.fromkeys(found))
+        found[Variant(config, plan, *choices)] = None
+        if len(found) > MOST_VARIANTS:
+            raise InputError(
+                f"more than {MOST_VARIANTS} variants are asked for; each is a process of its own"
+            )
+    return list(found)
 
 
 def _decoder(options: Options) -> Any:
@@ -143,6 +153,5 @@ def _choices(given: dict[str, Any], name: str, default: Any, allowed: tuple[str,
 def _batch_sizes(given: dict[str, Any], options: Options) -> list[int]:
     values = _several(given, "batch_size", options.get("data.batch_size", BATCH_SIZE))
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"--batch_size must be a whole number of at least 1, got {value!r}")
+        check_count("--batch_size", value)
     return values

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from ilr.bounds import check_count
 from ilr.config import Compile, DecoderConfig, Recompute
 from ilr.errors import InputError
+from ilr.memory import Use, training_use
 from ilr.plan import Plan
 
 Precision = Literal["32-true", "bf16-mixed"]
@@ -27,8 +29,14 @@ class Variant:
         check_choice("--precision", self.precision, get_args(Precision))
         check_choice("--compile", self.compile, get_args(Compile))
         check_choice("--recompute", self.recompute, get_args(Recompute))
-        if self.batch_size < 1:
-            raise InputError(f"--batch_size must be at least 1, got {self.batch_size}")
+        check_count("--batch_size", self.batch_size)
+
+    @property
+    def use(self) -> Use:
+        """What a step of it needs."""
+        return training_use(
+            self.batch_size, self.config.context, self.precision, self.recompute, self.compile
+        )
 
     @property
     def label(self) -> str:

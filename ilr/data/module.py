@@ -9,6 +9,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from ilr.bounds import LARGEST_SEED, LARGEST_SIZE
 from ilr.data.blocks import EvaluationBlocks, TrainingBlocks
 from ilr.data.cache import cache_directory
 from ilr.data.formats import Format
@@ -18,6 +19,7 @@ from ilr.data.prepared import PreparedData
 from ilr.data.recipe import Recipe, check_least, contexts_of, names_of
 from ilr.data.recorded import TEXT, RunText, current_run_text, fetch_run_text
 from ilr.data.tokens import DocumentTable
+from ilr.memory import check_batches, most_workers
 from ilr.progress import say
 
 
@@ -111,8 +113,10 @@ class TextData(LightningDataModule):
         self.contexts = contexts_of(context, eval_contexts)
         check_least(1, max_documents=max_documents, max_train_tokens=max_train_tokens)
         check_least(1, max_eval_tokens=max_eval_tokens)
-        check_least(1, batch_size=batch_size, eval_batch_size=eval_batch_size)
-        check_least(0, num_workers=num_workers, split_seed=split_seed, seed=seed)
+        check_least(1, LARGEST_SIZE, batch_size=batch_size, eval_batch_size=eval_batch_size)
+        check_least(0, LARGEST_SEED, split_seed=split_seed, seed=seed)
+        check_least(0, most_workers(), num_workers=num_workers)
+        check_batches(eval_batch_size or batch_size, self.contexts)
         self.max_train_tokens, self.max_eval_tokens = max_train_tokens, max_eval_tokens
         self.context = context
         self.batch_size = batch_size
@@ -217,14 +221,20 @@ class TextData(LightningDataModule):
         return [
             EvaluationLoader(
                 EvaluationBlocks(self._prepared.streams[split], self._prepared.tables[split], context, split),
-                batch_size=min(self.eval_batch_size, max(1, self.eval_batch_size * self.context // context)),
+                batch_size=rows,
                 rank=rank,
                 world=world,
                 num_workers=self.num_workers,
                 pin_memory=self._pin_memory,
             )
-            for context in self.contexts
+            for context, rows in zip(self.contexts, self.evaluation_rows, strict=True)
         ]
+
+    @property
+    def evaluation_rows(self) -> list[int]:
+        """Blocks of an evaluation batch at each context length: fewer at longer ones."""
+        size = self.eval_batch_size
+        return [min(size, max(1, size * self.context // context)) for context in self.contexts]
 
     @property
     def train_blocks(self) -> int:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ilr.bounds import LARGEST_SIZE, MOST_STEPS, is_integer, shown
 from ilr.data.compression import without_ending
 from ilr.data.corpora import BUILT_IN, LOCAL_CHOICES, PythonTopics, Source, state_of_the_union
 from ilr.data.documents import Boundaries
 from ilr.data.files import matching_paths
 from ilr.data.formats import FORMATS, LOCAL_ENDINGS, Format, local_source
 from ilr.data.hub import HUB_NAME, HubRows
-from ilr.data.tokenizer import SEPARATOR, SMALLEST_VOCABULARY, read_tokenizer
+from ilr.data.tokenizer import LARGEST_VOCABULARY, SEPARATOR, SMALLEST_VOCABULARY, read_tokenizer
 from ilr.errors import InputError
 
 
@@ -56,6 +57,8 @@ class Recipe:
                 f"--data.vocab_size must be at least {SMALLEST_VOCABULARY} (256 bytes and the separator), "
                 f"got {self.vocab_size}"
             )
+        if self.tokenizer is None:
+            check_least(SMALLEST_VOCABULARY, LARGEST_VOCABULARY, vocab_size=self.vocab_size)
         if self.tokenizer is None and self.separator_token != SEPARATOR:
             raise InputError(
                 f"--data.separator_token {self.separator_token!r} belongs to a given --data.tokenizer; "
@@ -121,19 +124,23 @@ def names_of(option: str, given: str | list[str] | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def check_least(least: int, **options: int | None) -> None:
-    """InputError for an option (None: not given) that is no integer or less than `least`."""
+def check_least(least: int, most: int = MOST_STEPS, **options: int | None) -> None:
+    """InputError for an option (None: not given) that is no integer, less than `least` or more than `most`."""
     for name, value in options.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise InputError(f"--data.{name} must be an integer of at least {least}, got {value!r}")
+        if value is None:
+            continue
+        if not is_integer(value) or value < least:
+            raise InputError(f"--data.{name} must be an integer of at least {least}, got {shown(value)}")
+        if value > most:
+            raise InputError(f"--data.{name} must be at most {most:,}, got {shown(value)}")
 
 
 def contexts_of(context: int, eval_contexts: list[int] | None) -> list[int]:
     """The context lengths to evaluate at, that of training first; InputError when one comes twice."""
-    check_least(1, context=context)
+    check_least(1, LARGEST_SIZE, context=context)
     contexts = [context]
     for length in eval_contexts or []:
-        check_least(1, eval_contexts=length)
+        check_least(1, LARGEST_SIZE, eval_contexts=length)
         if length in contexts:
             raise InputError(
                 f"--data.eval_contexts must differ from --data.context {context} and from each other, "

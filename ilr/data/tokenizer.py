@@ -16,6 +16,8 @@ from ilr.errors import InputError
 SEPARATOR = "<|endoftext|>"
 SMALLEST_VOCABULARY = 257
 """256 bytes and the separator."""
+LARGEST_VOCABULARY = 2**22
+"""The trainer reserves memory for as many entries as are asked for; the largest in public use have a million."""
 
 
 class TokenizerError(Exception):
