@@ -43,6 +43,7 @@ from ilr.training_options import (
     check_strategy,
     context_of,
     naming_options,
+    naming_trainer,
     settle_intervals,
 )
 
@@ -189,7 +190,8 @@ class TrainingCLI(LightningCLI):
         check_callbacks(callbacks)
         plugins = [*_listed(cfg.trainer.plugins), AtomicCheckpointIO()]
         if self.config.subcommand != "fit":
-            return super().instantiate_trainer(logger=False, plugins=plugins, **kwargs)
+            with naming_trainer():
+                return super().instantiate_trainer(logger=False, plugins=plugins, **kwargs)
         check_strategy(cfg.trainer.strategy)
         self._take_directory()
         logger = RunLogger(self.directory, self.start.step if self.start else None)
@@ -219,12 +221,16 @@ class TrainingCLI(LightningCLI):
             Interruption(checkpoints),
         ]
         try:
-            return super().instantiate_trainer(
-                logger=[logger, *own], plugins=plugins, default_root_dir=str(self.directory.path), **kwargs
-            )
-        except (MisconfigurationException, ModuleNotFoundError, RuntimeError, ValueError) as error:
+            with naming_trainer():
+                return super().instantiate_trainer(
+                    logger=[logger, *own],
+                    plugins=plugins,
+                    default_root_dir=str(self.directory.path),
+                    **kwargs,
+                )
+        except InputError:
             self._leave_nothing_half_made()
-            raise InputError(f"--trainer: {' '.join(str(error).split())}") from error
+            raise
 
     def _take_directory(self) -> None:
         """Make the run directory and lock it, where that was not possible before."""

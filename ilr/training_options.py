@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.cli import LightningArgumentParser
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
 
@@ -104,6 +105,25 @@ def naming_options() -> Iterator[None]:
             word in DecoderConfig.__dataclass_fields__ or word in inspect.signature(LanguageModel).parameters
         )
         raise InputError(f"--model.{error}" if known else f"--model.schedule: {error}") from error
+
+
+@contextmanager
+def naming_trainer() -> Iterator[None]:
+    """Say in one line what the Trainer does not take: it raises errors of many types."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (
+        MisconfigurationException,
+        ModuleNotFoundError,
+        RuntimeError,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        LookupError,
+    ) as error:
+        raise InputError(f"--trainer: {' '.join(str(error).split())}") from error
 
 
 def check_strategy(strategy: Any) -> None:
