@@ -231,6 +231,11 @@ def test_the_remembered_content_hash_is_that_of_the_text(tmp_path: Path) -> None
     assert content_hash([DelimitedRows(path, "body", ",")], cache, joined=False) != first
     joined = content_hash([source], cache, joined=True)
     assert joined != first, "joined rows are another item: with a line end"
+    with pytest.MonkeyPatch.context() as patch:
+        fingerprints = iter(["one", "another"])
+        patch.setattr(DelimitedRows, "fingerprint", lambda _: next(fingerprints))
+        assert content_hash([source], tmp_path / "written to", joined=False) == first
+    assert not (tmp_path / "written to").exists()
     (tmp_path / "no directory").write_text("")
     assert content_hash([source], tmp_path / "no directory", joined=False) == first
 

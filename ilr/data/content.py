@@ -58,6 +58,8 @@ def content_hash(sources: Sequence[Source], cache: Path, *, joined: bool) -> str
     except (OSError, ValueError):
         pass
     content = _read(sources, joined=joined)
+    if [source.fingerprint() for source in sources] != fingerprints:
+        return content  # something writes to them: not to be remembered for either state
     try:
         remembered.parent.mkdir(parents=True, exist_ok=True)
         partial = remembered.with_name(f"{remembered.name}.{os.getpid()}.partial")

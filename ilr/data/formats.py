@@ -1,7 +1,6 @@
 """Which format a file has: by its first bytes, then by the ending of its name; what is no text is refused."""
 
 import re
-from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -126,14 +125,14 @@ def _decompressed_head(path: Path) -> bytes:
 
 
 def _check_not_foreign(path: Path, head: bytes, compression: Compression | None) -> None:
-    inside = f"{shown(path)} holds" if compression else f"{shown(path)} is"
+    inside = f"{shown(path)} {'holds' if compression else 'is'}"
     if compression is not None and (again := compression_of(head)) is not None:
         raise InputError(f"{shown(path)} is compressed twice, the second time by {again.name}: {_UNPACK}")
     if head[257:262] == b"ustar" and b"\0" in head[:257]:
         raise InputError(f"{inside} a tar archive: {_UNPACK}")
-    for magic, (what, advice) in _FOREIGN.items():
-        if head.startswith(magic):
-            raise InputError(f"{inside} {what}: {advice}")
+    if head.startswith(tuple(_FOREIGN)):
+        what, advice = next(_FOREIGN[magic] for magic in _FOREIGN if head.startswith(magic))
+        raise InputError(f"{inside} {what}: {advice}")
 
 
 def _parquet(
@@ -171,9 +170,9 @@ def _check_plain_text(path: Path, ending: str, head: bytes, column: str) -> None
 
 def _delimiter_of_header(text: str, column: str) -> str | None:
     """The delimiter if the first line is names of columns, one of them the column asked for."""
-    lines = list(takewhile(lambda line: line.endswith(("\n", "\r")), text.splitlines(keepends=True)))
+    first = text.partition("\n")[0] if "\n" in text and column in text else ""
     for delimiter in ",\t;|":
-        names = [name.strip().strip('"') for name in lines[0].split(delimiter)] if lines else []
+        names = [name.strip().strip('"') for name in first.split(delimiter)]
         if (
             len(names) > 1
             and column in names
