@@ -239,9 +239,8 @@ def main(folder: Path) -> None:
             differs = differences(folder / "runs" / variant, folder / "runs" / run)
         except Exception as error:  # whatever is not there to be compared
             differs = [f"{type(error).__name__}: {error}"]
-        name = f"{variant}: " + ", then ".join(
-            k if isinstance(k, str) else str(k) if isinstance(k, Event) else f"{k:.2f} s" for k in kills
-        )
+        moments = [str(kill) if isinstance(kill, Event) else f"{kill:.2f} s" for kill in kills]
+        name = f"{variant}: {', then '.join(moments)}"
         print(name, fired, status, differs, flush=True)
         results.append({"case": name, "chosen": isinstance(kills[0], Event), "fired": fired, "status": status,
                         "differs": differs, "out": (folder / "out" / f"{run}.txt").read_text()[-2000:]})  # fmt: skip

@@ -558,7 +558,7 @@ def test_what_the_user_trusts_or_names_is_imported(
     assert module_sent_along.exists()
     (copy / "summary.json").unlink()
     assert fit(config, copy, *again, "--trust") == 0
-    assert record_of(copy) == record_of(run)
+    assert record_of(copy)["documents"] == record_of(run)["documents"]
 
 
 def test_known_classes_of_one_s_own_runs_need_no_trust(config: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import csv
 import inspect
 import json
 import math
+import os
 import subprocess
 import sys
 import time
@@ -17,12 +18,13 @@ from test_compare_runs import write_run
 from ilr.comparison.statistics import effects, verdicts
 from ilr.config import DecoderConfig
 from ilr.errors import InputError
+from ilr.runs.lock import held
 from ilr.runs.options import defaults_of
 from ilr.sweep import command, dry_run, learning_rates
 from ilr.sweep.detectable import Noise, detectable, measured
 from ilr.sweep.display import Display, duration
 from ilr.sweep.settings import BATCH_SIZE
-from ilr.sweep.state import locked, note_plan, progress_of, record_of, settle, state_of
+from ilr.sweep.state import note_plan, progress_of, record_of, settle, state_of
 
 
 def test_a_summary_decides_and_the_record_adds_what_it_cannot_say(tmp_path: Path) -> None:
@@ -71,15 +73,19 @@ def test_a_run_made_without_the_sweep_counts_where_it_is_the_same_function(tmp_p
         settle(sweep)
 
 
-def test_a_second_sweep_of_the_same_directory_is_refused(tmp_path: Path) -> None:
-    with (
-        locked(tmp_path / "sweep" / "lock", "busy"),
-        pytest.raises(InputError, match="busy"),
-        locked(tmp_path / "sweep" / "lock", "busy"),
-    ):
-        pass
-    with locked(tmp_path / "sweep" / "lock", "busy"):
-        pass
+def test_a_second_sweep_of_the_same_directory_is_told_who_is_at_work_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records that lie, point 15."""
+    from ilr.sweep.command import main
+
+    path = write_sweep(tmp_path, arms=[[1, 1]])
+    sweep = sweep_of(tmp_path, arms=[[1, 1]])
+    sweep.records.mkdir(parents=True)
+    with held(sweep.records, "it"), pytest.raises(SystemExit):
+        main([str(path), "--output", str(sweep.directory)])
+    error = capsys.readouterr().err
+    assert f"{sweep.directory} is in use by process {os.getpid()} on" in error
 
 
 def test_a_hundred_finished_arms_are_skipped_in_seconds_without_torch_or_ray(tmp_path: Path) -> None:

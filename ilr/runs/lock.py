@@ -79,7 +79,7 @@ def held(directory: Path, what: str) -> Iterator[None]:
     try:
         path.write_text(json.dumps(asdict(Holder.this_process())), encoding="utf-8")
         yield
-    except BaseException:
+    except InputError:
         if new:  # where nothing came of it, nothing is left
             path.unlink(missing_ok=True)
         raise

@@ -27,6 +27,8 @@ def check_plain(section: str, values: dict[str, Any], source: str) -> None:
     Raises `InputError`, which names the class, the option, ``source`` and ``--trust``.
     """
     for option, value in values.items():
+        if option == "default_root_dir":  # a path, which this project's runs do not use
+            continue
         for name in _imports(value, classes=section == "trainer"):
             raise InputError(
                 f"{source} names {name} for --{section}.{option}: code from a run directory is imported only where "

@@ -12,9 +12,10 @@ from typing import Literal
 from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.parser import CommandParser, fail
+from ilr.runs.lock import held
 from ilr.sweep.file import EXAMPLE, read_sweep
 from ilr.sweep.runs import Sweep, make_sweep
-from ilr.sweep.state import ENDED, locked, note_plan, settle, state_of
+from ilr.sweep.state import ENDED, note_plan, settle, state_of
 
 _ABOUT = """\
 Carry out what is left of a sweep, or say what it would cost. The run directories are the truth: run it again
@@ -61,8 +62,8 @@ def main(argv: list[str]) -> int:
         sweep = settle(make_sweep(file, options.output or Path("runs") / f"{file.path.stem}-sweep"))
         if given.dry_run:
             return _dry_run(sweep, options)
-        busy = f"another ilr sweep is at work in {sweep.directory}"
-        with locked(sweep.records / "lock", busy):
+        sweep.records.mkdir(parents=True, exist_ok=True)
+        with held(sweep.records, f"the sweep directory {sweep.directory}"):
             return _run(sweep, options)
     except InputError as error:
         fail(str(error))

@@ -1,11 +1,10 @@
 """How far each run is: its own directory is the truth, the sweep's record adds what it cannot say. No torch."""
 
 import shlex
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 from ilr.errors import InputError
 from ilr.run_directory import RunDirectory, atomic_write
@@ -200,17 +199,3 @@ def progress_of(directory: RunDirectory) -> Progress:
         step = point.step
         perplexity = perplexity if point.perplexity is None else point.perplexity
     return Progress(step, perplexity)
-
-
-@contextmanager
-def locked(path: Path, busy: str) -> Iterator[TextIO]:
-    """Hold a lock that the system gives back however this process ends; `InputError` where it is taken."""
-    import fcntl
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(busy) from None
-        yield file
