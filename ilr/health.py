@@ -10,7 +10,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from lightning.pytorch.utilities.types import STEP_OUTPUT
 from torch import Tensor, nn
 
-from ilr.metrics import perplexity
+from ilr.metrics import of_a_part, perplexity
 from ilr.plan import Visit
 from ilr.scaling import gradient_scaler
 from ilr.steps import StepCallback
@@ -159,7 +159,8 @@ class ValidationLines(L.Callback):
             return
         print(
             f"step {trainer.global_step:>7,}  validation: loss {figures['val/loss']:.4f} nats/token  "
-            f"perplexity {figures['val/perplexity']:.2f}  {figures['val/bits_per_byte']:.4f} bits per byte",
+            f"perplexity {figures['val/perplexity']:.2f}  {figures['val/bits_per_byte']:.4f} bits per byte"
+            f"{of_a_part(float(figures.get('val/share_of_split', 1)))}",
             flush=True,
         )
 

@@ -75,6 +75,11 @@ class Scores:
         }
 
 
+def of_a_part(share: float) -> str:
+    """What stands behind the figures of a split that is cut to this share of its tokens; nothing for a whole one."""
+    return "" if share == 1 else f"  (of the first {100 * share:.3g} % of the split)"
+
+
 def check_whole(scores: Scores, split: str, num_tokens: int) -> None:
     """Raise `InputError` unless each of the split's tokens but the first was scored, once: a ratio of a part's NLL
     and the whole's bytes is no figure.

@@ -12,7 +12,7 @@ from ilr.checkpoints import Record, read_checkpoint
 from ilr.errors import InputError
 from ilr.fsdp import gathered_weights
 from ilr.logger import RunLogger
-from ilr.metrics import Scores
+from ilr.metrics import Scores, of_a_part
 from ilr.run_directory import RunDirectory, atomic_write
 from ilr.summary import (
     gzip_bits_per_byte,
@@ -132,11 +132,12 @@ class RunRecord(L.Callback):
             self._print_end(module, summary)
 
     def _print_end(self, module: LanguageModel, summary: dict[str, Any]) -> None:
+        shares = summary["share_of_split"]
         asked = "" if summary["status"] == "finished" else f" of {module.horizon:,}"
         print(
             f"{summary['status']} {summary['label']}: {summary['steps']:,}{asked} steps, {summary['tokens']:,} tokens\n"
             f"  validation  loss {summary['val_loss']:.4f} nats/token  perplexity {summary['val_perplexity']:.2f}  "
-            f"{summary['val_bits_per_byte']:.4f} bits per byte"
+            f"{summary['val_bits_per_byte']:.4f} bits per byte{of_a_part(shares['validation'])}"
         )
         if module.data.bytes_scored("validation") <= GZIP_LIMIT:
             packed = gzip_bits_per_byte(module.data.text_of("validation"))
@@ -145,6 +146,7 @@ class RunRecord(L.Callback):
             print(
                 f"  test        loss {summary['test_loss']:.4f} nats/token  perplexity "
                 f"{summary['test_perplexity']:.2f}  {summary['test_bits_per_byte']:.4f} bits per byte"
+                f"{of_a_part(shares['test'])}"
             )
         print(
             f"  record      {self.directory.path}\n  curves      tensorboard --logdir {self.directory.path.parent}",

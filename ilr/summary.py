@@ -98,6 +98,7 @@ def summarise(
         "best_step": record.best.step if record.best is not None else None,
         **_test_figures(data, tests),
         "scored_tokens": module.scores["val"].scored_tokens if "val" in module.scores else None,
+        "share_of_split": {split: data.share_of(split) for split in SPLITS.values()},
         "train_loss": _last(history, "train/loss"),
         "train_val_gap": _gap(_last(history, "val/loss"), _last(history, "train/loss")),
         "tokens_per_second": _mean_speed(history),

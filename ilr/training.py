@@ -353,6 +353,8 @@ class LanguageModel(L.LightningModule):
                 self.scores[stage] = scores
             suffix = "" if main else f"_at_{context}"
             figures.update({f"{stage}/{name}{suffix}": x for name, x in scores.figures(num_bytes).items()})
+        if (share := self.data.share_of(SPLITS[stage])) < 1:
+            figures[f"{stage}/share_of_split"] = share
         self._metrics = []
         self.figures = figures
         self.log_dict(figures, logger=False, rank_zero_only=False)

@@ -1,10 +1,12 @@
 """Right numbers, point 1: a figure is over all tokens of its split but the first, or it is not made."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import lightning as L
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from training_cases import tiny_model, tiny_text
@@ -91,3 +93,30 @@ def test_no_figure_of_a_part_is_made_whatever_has_cut_it(folder: Path, stage: st
     getattr(L.Trainer(**options), stage)(model, datamodule=data, verbose=False)
     (scores,) = model.scores.values()
     assert scores.scored_tokens == len(data.stream(split)) - 1
+
+
+def test_a_split_cut_by_the_data_is_scored_over_its_own_bytes_and_marked(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Right numbers, point 1: in the terminal, the summary, the history and `validate`."""
+    capsys.readouterr()
+    cut = fit(folder, "cut", "--data.max_eval_tokens", "4000")
+    lines = [line for line in capsys.readouterr().out.splitlines() if "bits per byte" in line]
+    summary = json.loads((cut / "summary.json").read_text())
+    table = pq.read_table(cut / "documents.parquet").to_pandas()
+    whole = tiny_text(str(folder / "cache"))
+    whole.setup()
+    for split, prefix in (("validation", "val"), ("test", "test")):
+        part = table[table.split == split]
+        bits = part.nll.sum() / math.log(2) / part.bytes.sum()
+        assert summary[f"{prefix}_bits_per_byte"] == pytest.approx(bits, rel=1e-12)
+        share = (part.tokens.sum() + 1) / len(whole.stream(split))
+        assert 0 < share < 1
+        assert summary["share_of_split"][split] == pytest.approx(share)
+        mark = f"(of the first {100 * share:.3g} % of the split)"
+        assert any(line.strip().startswith(split) and line.endswith(mark) for line in lines)
+    points = [json.loads(line) for line in (cut / "history.jsonl").read_text().splitlines()]
+    marked = [point["val/share_of_split"] for point in points if "val/loss" in point]
+    assert marked == [summary["share_of_split"]["validation"]]
+    assert main(["validate", "--run_dir", str(cut)]) == 0
+    assert "val/share_of_split" in capsys.readouterr().out

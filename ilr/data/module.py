@@ -268,6 +268,11 @@ class TextData(LightningDataModule):
         """UTF-8 bytes of the original text of a split: what bits per byte divides by."""
         return self.manifest.splits[split].bytes
 
+    def share_of(self, split: str) -> float:
+        """Share of a split's tokens that is used: below 1 where --data.max_eval_tokens or max_train_tokens cuts it."""
+        whole = self._prepared.whole.splits[split].tokens
+        return self.manifest.splits[split].tokens / whole if whole else 1.0
+
     def text_of(self, split: str) -> Iterator[str]:
         """The documents of a split as they were, decoded from the stream."""
         return self._prepared.texts(split)

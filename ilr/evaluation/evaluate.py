@@ -60,6 +60,7 @@ def evaluate(run: TrainedRun, plan: Plan, text: Text, manner: Manner) -> Record:
             device=decoder.device,
             progress=bar.update,
         )
+    assert sums.scores.scored_tokens == sequences.num_targets
     longer = int((sequences.lengths - 1 > manner.window).sum())
     return _record(run, plan, text, manner, sums, longer if manner.documents_alone else None)
 
