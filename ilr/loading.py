@@ -6,6 +6,7 @@ from typing import Any
 from ilr.checkpoints import Record, read_checkpoint
 from ilr.decoder import Decoder
 from ilr.errors import InputError
+from ilr.positions import warn_of_other_slopes
 from ilr.run_directory import RunDirectory
 from ilr.training import LanguageModel
 from ilr.weights import fitting
@@ -27,6 +28,7 @@ def decoder_of(path: Path, checkpoint: dict[str, Any]) -> Decoder:
         module = LanguageModel(**parameters)
     except (TypeError, ValueError) as error:
         raise InputError(f"{path} does not describe a decoder of this project: {error}") from error
+    warn_of_other_slopes(module.config, checkpoint.get("ilr", {}))
     module.configure_model()
     module.load_state_dict(fitting(checkpoint["state_dict"], module.state_dict(), str(path)))
     return module.decoder.eval()

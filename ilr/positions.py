@@ -4,8 +4,11 @@ An `Index` is made once per forward pass and shared by all visits: where queries
 rotation or the mask that attention applies.
 """
 
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -156,6 +159,25 @@ class ALiBi(Positions):
         slopes = self.slopes(span.device).to(wide)[None, :, None, None]
         bias = (slopes * span.distance()).masked_fill(span.hidden(), float("-inf"))
         return Index(None, bias.to(span.dtype), False)
+
+
+SLOPES = "published"
+"""What a checkpoint says of the slopes that its weights were trained with."""
+
+
+def warn_of_other_slopes(config: DecoderConfig, kept: Mapping[str, Any]) -> None:
+    """Warn where the weights of a checkpoint, which kept these words, were trained with other slopes than `ALiBi`'s.
+
+    Checkpoints that say nothing are from before the slopes of head counts that are no power of two were the
+    published ones.
+    """
+    usual = config.num_heads & (config.num_heads - 1) == 0
+    if config.positions == "alibi" and not usual and kept.get("alibi_slopes") != SLOPES:
+        warnings.warn(
+            f"this checkpoint was trained with other ALiBi slopes for {config.num_heads} heads than the published "
+            "ones, which are used now: its figures will differ from those of its run; train it anew",
+            stacklevel=3,
+        )
 
 
 class Learned(Positions):

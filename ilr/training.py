@@ -27,7 +27,7 @@ from ilr.optimisation import (
     parameter_groups,
 )
 from ilr.plan import make_plan
-from ilr.positions import check_length
+from ilr.positions import SLOPES, check_length, warn_of_other_slopes
 from ilr.scaling import gradient_scaler, unscale
 from ilr.trainer_checks import check_callbacks, check_optimisation_of
 from ilr.training_bounds import device_bytes
@@ -286,11 +286,16 @@ class LanguageModel(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep the open logged interval, so that a resumed run logs what the uninterrupted one would."""
-        checkpoint["ilr"] = {"window": self.window.state_dict(), "horizon": self.horizon}
+        checkpoint["ilr"] = {
+            "window": self.window.state_dict(),
+            "horizon": self.horizon,
+            "alibi_slopes": SLOPES,
+        }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on with the open logged interval, over the same horizon; `InputError` for weights of another model."""
         checkpoint["state_dict"] = fitting(checkpoint["state_dict"], self.state_dict(), "the checkpoint")
+        warn_of_other_slopes(self.config, checkpoint["ilr"])
         self.window.load_state_dict(checkpoint["ilr"]["window"])
         self._begun_horizon = checkpoint["ilr"]["horizon"]
 

@@ -1,5 +1,9 @@
 """Position schemes against written-out formulas, Hugging Face's rotation and plain softmax attention."""
 
+import warnings
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from oracles import LENGTH, POSITIONS, TOKENS, published_slopes, tiny_config, tiny_decoder
@@ -10,8 +14,10 @@ from x_transformers.x_transformers import AlibiPositionalBias
 
 from ilr.decoder import Decoder
 from ilr.layers import Attention
+from ilr.loading import decoder_of
 from ilr.plan import make_plan
-from ilr.positions import ALiBi, Index, Learned, Rotary, Span, make_positions
+from ilr.positions import SLOPES, ALiBi, Index, Learned, Rotary, Span, make_positions
+from ilr.training import LanguageModel
 
 every_scheme = pytest.mark.parametrize("positions", POSITIONS)
 CPU = torch.device("cpu")
@@ -220,3 +226,35 @@ def test_order_matters_under_every_scheme_but_only_through_the_mask_under_none()
         decoder = tiny_decoder(make_plan([1]), positions=positions)
         difference = (decoder(swapped) - decoder(TOKENS))[:, -1].abs().max()
         assert (difference < 1e-12) == (positions == "none"), positions
+
+
+@pytest.mark.parametrize(
+    ("num_heads", "positions", "kept", "warned"),
+    [
+        (5, "alibi", {}, True),
+        (5, "alibi", {"alibi_slopes": SLOPES}, False),
+        (4, "alibi", {}, False),
+        (5, "none", {}, False),
+    ],
+)
+def test_loading_weights_trained_with_other_slopes_warns(
+    num_heads: int, positions: str, kept: dict[str, str], warned: bool
+) -> None:
+    """Right numbers, point 10: checkpoints from before the slopes were the published ones."""
+    model = LanguageModel(
+        vocab_size=7, schedule=[1], num_layers=1, width=20, num_heads=num_heads, positions=positions
+    )
+    model.configure_model()
+    checkpoint = {"hyper_parameters": dict(model.hparams), "state_dict": model.state_dict(), "ilr": kept}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        decoder = decoder_of(Path("old.ckpt"), checkpoint)
+    assert ("other ALiBi slopes for 5 heads" in " ".join(str(one.message) for one in caught)) == warned
+    assert torch.equal(decoder.embedding.weight, model.decoder.embedding.weight)
+
+
+def test_a_checkpoint_says_its_slopes() -> None:
+    """Right numbers, point 10."""
+    checkpoint: dict[str, Any] = {}
+    LanguageModel(vocab_size=7).on_save_checkpoint(checkpoint)
+    assert checkpoint["ilr"]["alibi_slopes"] == SLOPES

@@ -28,7 +28,7 @@ from ilr.plan import Plan, Segment, make_plan
 from ilr.sharing import Sharing
 
 FEW = settings(derandomize=True, deadline=None, max_examples=20, database=None)
-MANY = settings(FEW, max_examples=300)
+MANY = settings(FEW, max_examples=100)
 
 
 @dataclass(frozen=True)
