@@ -13,22 +13,22 @@ from ilr.data.recorded import RunText, read_run_tokenizer
 from ilr.errors import InputError
 from ilr.parser import plain
 from ilr.run_directory import RunDirectory, read_history
+from ilr.runs.identity import same_number
+from ilr.runs.option_schema import check_options
+from ilr.runs.options import flat
 from ilr.runs.readers import read_yaml
 from ilr.runs.schema import Settings
 from ilr.runs.trust import check_plain
 
 FREE: dict[str, dict[str, set[str] | None]] = {
     "fit": {
-        "model": {"vocab_size", "compile", "recompute"},
-        "data": {"num_workers", "cache_dir", "eval_batch_size"},
+        "model": set(),
+        "data": set(),
         "trainer": {
             "max_steps",
             "max_epochs",
             "devices",
             "num_nodes",
-            "strategy",
-            "accelerator",
-            "enable_progress_bar",
             "max_time",
             "min_steps",
             "min_epochs",
@@ -40,7 +40,7 @@ FREE: dict[str, dict[str, set[str] | None]] = {
         "trainer": None,
     },
 }
-"""Options that may differ from the run's, per command and section; None: all of them."""
+"""Options that may differ from the run's beside those that change no number, per command and section; None: all."""
 
 OF_ONE_START = {"max_time"}
 """Options of the trainer that hold for the start that gives them, not for the run."""
@@ -169,6 +169,7 @@ def _stored(directory: RunDirectory, checkpoint: dict[str, Any]) -> dict[str, An
     stored: dict[str, Any] = {}
     if directory.config.is_file():
         stored = read_yaml(directory.config, Settings, "the configuration").model_dump(exclude_unset=True)
+        check_options(flat(stored), directory.config)
     hyperparameters = {
         key: value for key, value in checkpoint["hyper_parameters"].items() if not key.startswith("_")
     }
@@ -183,6 +184,7 @@ def _take_over(
     names: frozenset[str] = frozenset(),
 ) -> None:
     conflicts = []
+    options = flat(plain(stored))
     for section, free in FREE[command].items():
         values, own = cfg[section], given.get(section, {})
         known = {key: value for key, value in (stored.get(section) or {}).items() if key in values}
@@ -194,7 +196,9 @@ def _take_over(
                 values[key] = value
             elif free is None or key in free or key not in own or (section == "data" and key in names):
                 continue
-            elif _without_stops(plain(own[key])) != _without_stops(plain(value)):
+            elif not same_number(
+                f"{section}.{key}", _without_stops(plain(own[key])), _without_stops(plain(value)), options
+            ):
                 conflicts.append(f"--{section}.{key} is {plain(own[key])}, the run has {plain(value)}")
     if "seed_everything" in given and given["seed_everything"] != stored.get(
         "seed_everything", given["seed_everything"]
@@ -259,7 +263,7 @@ def _check_unfinished(directory: RunDirectory, cfg: Any) -> None:
     if summary is None or summary["status"] == "stopped":
         return
     steps, epochs = cfg.trainer.max_steps, cfg.trainer.max_epochs
-    longer = steps > summary["steps"] if steps > 0 else (epochs or 0) > round(summary["epochs"])
+    longer = steps > summary["steps"] if steps > 0 else (epochs or 0) > round(summary["epochs"] or 0)
     if summary["status"] == "diverged" or not longer:
         _already(directory, summary)
     if cfg.model.lr_schedule != "constant":

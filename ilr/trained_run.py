@@ -5,7 +5,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
 from tokenizers import Tokenizer
 
 from ilr.data import TextData
@@ -16,6 +15,11 @@ from ilr.decoder import Decoder
 from ilr.errors import InputError
 from ilr.loading import chosen_checkpoint, decoder_of
 from ilr.run_directory import RunDirectory
+from ilr.runs.option_schema import check_options
+from ilr.runs.options import defaults_of, flat
+from ilr.runs.plain_yaml import read_mapping
+from ilr.runs.readers import validated
+from ilr.runs.schema import Settings
 
 
 @dataclass(frozen=True)
@@ -115,5 +119,9 @@ class TrainedRun:
         """The run's effective configuration; raises `InputError` for a checkpoint outside its run directory."""
         if not self.directory.config.is_file():
             raise InputError(f"no {self.directory.config}: the checkpoint lies outside its run directory")
-        settings: dict[str, Any] = yaml.safe_load(self.directory.config.read_text(encoding="utf-8"))
+        found = read_mapping(self.directory.config, "configuration")
+        settings = validated(found, Settings, self.directory.config).model_dump()
+        check_options(flat(settings), self.directory.config)
+        for key in settings["data"].keys() - defaults_of("data").keys():
+            raise InputError(f"{self.directory.config}: data.{key} is no option of the data")
         return settings

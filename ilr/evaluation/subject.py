@@ -13,6 +13,7 @@ from ilr.data import TextData
 from ilr.decoder import Decoder
 from ilr.errors import InputError
 from ilr.plan import Plan
+from ilr.runs.options import defaults_of
 from ilr.trained_run import TrainedRun
 
 PRECISIONS: dict[str, tuple[torch.dtype, torch.dtype | None]] = {
@@ -46,7 +47,7 @@ def evaluation_precision(run: TrainedRun, asked: str | None) -> str:
     if asked is None:
         asked = run.val_precision
     if asked == "same":
-        asked = str(run.settings["trainer"]["precision"])
+        asked = str(run.settings["trainer"].get("precision"))
     asked = _SHORT.get(asked, asked)
     if asked not in PRECISIONS:
         raise InputError(f"--precision must be one of {', '.join(PRECISIONS)}, got {asked!r}")
@@ -67,7 +68,9 @@ def logits_function(decoder: Decoder, plan: Plan, precision: str) -> Callable[[T
 
 def own_text(run: TrainedRun, split: str) -> Text:
     """A split of the run's own text, as in training."""
-    return Text(run.data, split, split, _names(run.settings["data"]["corpus"]))
+    return Text(
+        run.data, split, split, _names(run.settings["data"].get("corpus", defaults_of("data")["corpus"]))
+    )
 
 
 def other_text(
@@ -96,8 +99,12 @@ def warnings_of(run: TrainedRun, text: Text) -> list[str]:
     if summary is None:
         return []
     if text.split != WHOLE and text.data is run.data:
-        same = summary["split_hashes"][text.split] == manifest.splits[text.split].hash
-        return [] if same else [f"the {text.split} text is not the one that was there in training"]
+        known = (summary["split_hashes"] or {}).get(text.split)
+        return (
+            []
+            if known in (None, manifest.splits[text.split].hash)
+            else [f"the {text.split} text is not the one that was there in training"]
+        )
     if text.split == WHOLE and summary["corpus_hash"] == manifest.corpus_hash:
         return ["this is the text that the run was trained on"]
     return []

@@ -124,6 +124,18 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterable[
             yield f"{name} is {theirs.get(name)} there and {ours.get(name)} here"
 
 
+def same_number(name: str, ours: Any, theirs: Any, options: Mapping[str, Any]) -> bool:
+    """Whether two values of an option give the same numbers, beside these other options.
+
+    A seed, and an option that counts by the text that it gives, is the same only where it is given alike.
+    """
+    if ours == theirs or name in NO_NUMBER:
+        return True
+    if name in BY_CONTENT | SEEDS:
+        return False
+    return identity({**options, name: ours}, {}) == identity({**options, name: theirs}, {})
+
+
 def arm_hash(same: Mapping[str, Any], split_hashes: Mapping[str, str], tokenizer_hash: str) -> str:
     """Digest of an identity whose text is prepared: it counts by its streams of tokens and what they mean, however
     it was read and cut.

@@ -1,6 +1,7 @@
 """Values of options in one form: equal where they give the same numbers. No torch."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from ilr.config import DecoderConfig
@@ -27,7 +28,12 @@ _PRECISIONS: dict[Any, str] = {
 
 def sizes_of(config: DecoderConfig, plan: Plan) -> Options:
     """The decoder's fields with every null filled in, without those that the operands say or that decide nothing."""
-    sizes = {name: value for name, value in vars(config).items() if name not in ("vocab_size", "num_layers")}
+    floats = {one.name for one in fields(config) if isinstance(one.default, float)}
+    sizes = {
+        name: float(value) if name in floats else value
+        for name, value in vars(config).items()
+        if name not in ("vocab_size", "num_layers")
+    }
     sizes |= {
         "num_kv_heads": config.sizes.kv_heads,
         "ffn_width": config.sizes.ffn,

@@ -13,6 +13,21 @@ from ilr.runs.schema import Schema
 _NAMES = str | list[str] | None
 _CLASSES = str | dict[str, Any] | list[str | dict[str, Any]] | bool | None
 _LIMIT = int | float | None
+_YES_OR_NO = (
+    *(
+        "benchmark",
+        "inference_mode",
+        "detect_anomaly",
+        "barebones",
+        "sync_batchnorm",
+        "use_distributed_sampler",
+    ),
+    *("enable_checkpointing", "enable_progress_bar", "enable_model_summary", "enable_autolog_hparams"),
+)
+_COUNTS = (
+    *("num_sanity_val_steps", "check_val_every_n_epoch", "log_every_n_steps"),
+    "reload_dataloaders_every_n_epochs",
+)
 _OTHER: dict[str, Any] = {
     "data.corpus": str | list[str],
     "data.validation": _NAMES,
@@ -48,7 +63,23 @@ _OTHER: dict[str, Any] = {
     "trainer.plugins": _CLASSES,
     "trainer.overfit_batches": _LIMIT,
     **{f"trainer.limit_{split}_batches": _LIMIT for split in ("train", "val", "test")},
-    "val_every": int,
+    "trainer.limit_predict_batches": _LIMIT,
+    "trainer.accelerator": str | dict[str, Any],
+    "trainer.strategy": str | dict[str, Any],
+    "trainer.logger": _CLASSES,
+    "trainer.profiler": str | dict[str, Any] | None,
+    "trainer.deterministic": bool | str | None,
+    "trainer.fast_dev_run": bool | int | None,
+    "trainer.default_root_dir": str | None,
+    "trainer.model_registry": str | None,
+    "trainer.gradient_clip_algorithm": str | None,
+    "trainer.val_check_interval": int | float | str | dict[str, Any] | None,
+    **{f"trainer.{name}": bool | None for name in _YES_OR_NO},
+    **{f"trainer.{name}": int | None for name in _COUNTS},
+    **dict.fromkeys(("val_every", "save_every", "log_every"), int),
+    "seed_everything": bool | int | None,
+    "test_after_fit": bool,
+    "held_equal": str,
 }
 
 

@@ -42,7 +42,7 @@ class Summary(Schema):
     positions: str | None = None
     injection: str | None = None
     seeds: SeedsOfRun | None = None
-    steps: Count | None = None
+    steps: Count
     tokens: Count | None = None
     epochs: Finite | None = None
     training_flops: Count | None = None
@@ -185,3 +185,31 @@ class SweepNote(Schema):
     host: str | None = None
     started: Finite | None = None
     exit_code: int | None = None
+
+
+Names = str | list[str] | None
+
+
+class SweepTree(Schema):
+    """A sweep file, as far as types go; which words and numbers are allowed, `ilr.sweep.file` says."""
+
+    base: str | list[str] | None = None
+    arms: list[Any] | None = None
+    set: dict[str, Any] | None = None
+    baseline: str | int | float | None = None
+    learning_rates: float | str | list[float | str] | None = None
+    anchors: Names = None
+    held_equal: str = "tokens"
+
+
+class ArmTree(Schema):
+    """An arm of a sweep file that is a mapping."""
+
+    schedules: list[Any] | None = None
+    generate: str | None = None
+    depth: int | None = None
+    sublayers: str = "both"
+    positions: Names = None
+    injection: Names = None
+    set: dict[str, Any] | None = None
+    anchors: Names = None

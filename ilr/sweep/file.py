@@ -10,6 +10,8 @@ from ilr.bounds import LARGEST_FLOAT32, LARGEST_SEED, shown
 from ilr.errors import InputError
 from ilr.runs.options import Options
 from ilr.runs.plain_yaml import read_mapping
+from ilr.runs.readers import validated
+from ilr.runs.schema import ArmTree, SweepTree
 from ilr.sweep.generators import FAMILIES, Family
 from ilr.sweep.settings import checked_overrides
 
@@ -101,6 +103,7 @@ def read_sweep(path: Path) -> SweepFile:
     """Read a sweep file; raises `InputError` that names the file and the key."""
     tree = read_mapping(path, "sweep file")
     _check_keys(tree, KEYS, f"{path}")
+    validated(tree, SweepTree, path)
     for needed in ("base", "arms"):
         if not tree.get(needed):
             raise InputError(f"{path}: the key {needed!r} is missing; a sweep has {', '.join(KEYS)}")
@@ -130,6 +133,7 @@ def _entry(item: object, where: str) -> Entry:
             f"{where}: an arm is a schedule or a mapping with {', '.join(ARM_KEYS)}; got {item!r}"
         )
     _check_keys(item, ARM_KEYS, where)
+    validated(item, ArmTree, where)
     if sum(key in item for key in ("schedule", "schedules", "generate")) > 1:
         raise InputError(f"{where}: give one of schedule, schedules and generate")
     if item.get("generate") not in (None, *FAMILIES):
@@ -139,7 +143,13 @@ def _entry(item: object, where: str) -> Entry:
         raise InputError(f"{where}: {alone[0]} belongs to generate")
     if item.get("sublayers", "both") not in ("both", "attention", "ffn"):
         raise InputError(f"{where}: sublayers is both, attention or ffn; got {item['sublayers']!r}")
-    schedules = item["schedules"] if "schedules" in item else [item["schedule"]] if "schedule" in item else []
+    schedules = (
+        item["schedules"]
+        if item.get("schedules") is not None
+        else [item["schedule"]]
+        if "schedule" in item
+        else []
+    )
     if not isinstance(schedules, list):
         raise InputError(f"{where}: schedules is a list of schedules, got {schedules!r}")
     return Entry(
