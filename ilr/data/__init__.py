@@ -1,4 +1,9 @@
-"""Text to batches: corpora, documents, tokenizer, prepared token files, the data module."""
+"""Text to batches: corpora, documents, tokenizer, prepared token files, the data module.
+
+How a corpus is read, in this order: `files` (what a name or a pattern finds), `compression` (bytes), `decoding`
+(text), `formats` (which reader), `rows` (the rules for rows), `json_stream`, `containers`, `hub`, `corpora`
+(text files and built-in corpora), `content` (one hash for one text), `documents`, `corpus_documents`.
+"""
 
 from typing import TYPE_CHECKING
 
