@@ -3,8 +3,11 @@
 import random
 
 import pytest
+from tokenizer_cases import CASES, PLAIN, Case
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from ilr.data.encoding import encode_text
+from ilr.data.tokenizer import load_tokenizer
 from ilr.generation.text import TextStream
 
 TEXT = "Grüße, 世界! 😀 naïve café — “quoted” 👩‍👩‍👧 "
@@ -61,3 +64,19 @@ def test_the_separator_has_no_text(tokenizer) -> None:
     separator = tokenizer.token_to_id("<|endoftext|>")
     hello = tokenizer.encode("hello").ids
     assert "".join(map(stream.feed, [*hello, separator, *hello])) == "hellohello"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.refused is None], ids=lambda case: case.name)
+def test_texts_and_random_tokens_come_out_through_any_tokenizer(case: Case) -> None:
+    """Right numbers, point 5: prompts and what follows, whatever decodes them."""
+    tokenizer = load_tokenizer(case.build().to_str())
+    for text in (case.odd, *PLAIN[:5]):
+        tokens = encode_text(text, tokenizer, 0, "the prompt")
+        stream = TextStream(tokenizer, 0)
+        assert "".join(map(stream.feed, tokens)) + stream.rest() == text
+    draw = random.Random(1)
+    for _ in range(20):
+        stream = TextStream(tokenizer, 0)
+        tokens = [draw.randrange(1, tokenizer.get_vocab_size()) for _ in range(60)]
+        written = "".join(map(stream.feed, tokens)) + stream.rest()
+        assert written.replace("\ufffd", "").strip()

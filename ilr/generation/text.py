@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 from tokenizers import Tokenizer
-from tokenizers.decoders import DecodeStream
+
+UNFINISHED = "\ufffd"
+"""What the beginning of a character's bytes is decoded to."""
 
 
 class TextStream:
@@ -15,9 +17,10 @@ class TextStream:
 
     def __init__(self, tokenizer: Tokenizer, separator: int, prompt: Sequence[int] = ()) -> None:
         self._tokenizer, self._separator = tokenizer, separator
-        self._stream = DecodeStream(skip_special_tokens=False)
+        # The last tokens: some whose text is out, as what comes first is decoded otherwise than what follows
+        # (a space before it falls away), and behind them those that still owe theirs.
         self._tokens: list[int] = []
-        self._num_printed = 0
+        self._num_shown, self._shown = 0, ""
         for token in prompt:
             self.feed(token)
 
@@ -26,10 +29,17 @@ class TextStream:
         if token == self._separator:
             return ""
         self._tokens.append(token)
-        piece = self._stream.step(self._tokenizer, token) or ""
-        self._num_printed += len(piece)
+        text = self._decoded(self._tokens)
+        if len(text) <= len(self._shown) or text.endswith(UNFINISHED):
+            return ""
+        piece = text[len(self._shown) :]
+        del self._tokens[: self._num_shown]
+        self._num_shown, self._shown = len(self._tokens), self._decoded(self._tokens)
         return piece
 
     def rest(self) -> str:
         """What the end of the text still owes: bytes of a character that never became whole (as U+FFFD)."""
-        return self._tokenizer.decode(self._tokens, skip_special_tokens=False)[self._num_printed :]
+        return self._decoded(self._tokens)[len(self._shown) :]
+
+    def _decoded(self, tokens: list[int]) -> str:
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=False))
