@@ -5,13 +5,17 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ilr.comparison.runs import Run, read_options
+from ilr.comparison.runs import CONFIG, Run
+from ilr.errors import InputError
+from ilr.runs.plain_yaml import read_mapping
 
 # In this order the first that differ are named: what people vary, the options as they were given, and
 # what remains.
 _FIRST = ("learning_rate", "positions", "injection")
 _LAST = ("parameters", "tokens", "precision", "tokenizer_hash", "corpus_hash", "config_hash", "operands")
 _LONGEST = 16
+
+SAID_ELSEWHERE = ("operands", "text")
 
 # Options that are no setting of the arm, or stand in the label already.
 _UNNAMED = (
@@ -57,7 +61,7 @@ def _settings(runs: Sequence[Run]) -> Iterator[tuple[str, list[str]]]:
     """Each setting by name, with its value in every run; the files of options are read only when reached."""
     for name in _FIRST:
         yield name, [_text(run, name) for run in runs]
-    options = [read_options(run) for run in runs]
+    options = [_options(run) for run in runs]
     for name in sorted({name for chosen in options for name in chosen}):
         last = name.rsplit(".", 1)[-1]
         if last not in _UNNAMED and not last.endswith("_seed"):
@@ -73,3 +77,21 @@ def _text(run: Run, name: str) -> str:
 
 def _short(value: str) -> str:
     return value if len(value) <= _LONGEST else hashlib.sha256(value.encode()).hexdigest()[:8]
+
+
+def _options(run: Run) -> dict[str, str]:
+    """The options that a run was started with, flat (`model.width`) and as text; none if unreadable."""
+    if run.identity is not None:
+        return {name: str(value) for name, value in run.identity.items() if name not in SAID_ELSEWHERE}
+    try:
+        return dict(_flat("", read_mapping(run.path / CONFIG, "configuration")))
+    except InputError:
+        return {}
+
+
+def _flat(prefix: str, tree: object) -> Iterator[tuple[str, str]]:
+    if not isinstance(tree, dict):
+        yield prefix, str(tree)
+        return
+    for key, value in tree.items():
+        yield from _flat(f"{prefix}.{key}" if prefix else str(key), value)

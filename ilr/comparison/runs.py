@@ -1,7 +1,7 @@
 """What a run leaves in its directory, read back: summary, validation curve, likelihood per document."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,6 @@ from ilr.runs.tables import read_documents as read_table
 Split = Literal["validation", "test"]
 Figure = Literal["nats per token", "bits per byte"]
 SPLITS: tuple[Split, ...] = ("validation", "test")
-SAID_ELSEWHERE = ("operands", "text")
 SUMMARY, HISTORY, DOCUMENTS, CONFIG = "summary.json", "history.jsonl", "documents.parquet", "config.yaml"
 
 
@@ -170,16 +169,6 @@ def read_curve(run: Run) -> Curve:
     return Curve(*np.array(sorted(rows, key=lambda row: row[:2]), dtype=float).reshape(-1, 4).T)
 
 
-def read_options(run: Run) -> dict[str, str]:
-    """The options that a run was started with, flat (`model.width`) and as text; none if unreadable."""
-    if run.identity is not None:
-        return {name: str(value) for name, value in run.identity.items() if name not in SAID_ELSEWHERE}
-    try:
-        return dict(_flat("", read_mapping(run.path / CONFIG, "configuration")))
-    except InputError:
-        return {}
-
-
 def read_documents(run: Run) -> dict[Split, Documents]:
     """The documents of each split that was scored, sorted by name."""
     path = run.path / DOCUMENTS
@@ -248,11 +237,3 @@ def _seeds(summary: Result, same: dict[str, Any] | None) -> Seeds:
     drops = same is not None and same.get("model.dropout")
     own = drops and seeds.dropout not in (None, seeds.init)
     return Seeds(seeds.init, seeds.data, seeds.dropout if own and seeds.dropout is not None else -1)
-
-
-def _flat(prefix: str, tree: object) -> Iterator[tuple[str, str]]:
-    if not isinstance(tree, dict):
-        yield prefix, str(tree)
-        return
-    for key, value in tree.items():
-        yield from _flat(f"{prefix}.{key}" if prefix else str(key), value)
