@@ -23,7 +23,7 @@ def check_seeds(cfg: Any) -> None:
 def check_trainer_numbers(trainer: Any) -> None:
     """Raise `InputError` for a number of the Trainer that no training can use."""
     check_count("--trainer.accumulate_grad_batches", trainer.accumulate_grad_batches)
-    check_count("--trainer.num_nodes", trainer.num_nodes)
+    check_count("--trainer.num_nodes", trainer.num_nodes, 2**14)
     for name in ("max_steps", "max_epochs"):
         value = trainer[name]
         if value is not None and value != -1:

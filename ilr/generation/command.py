@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
+from ilr.bounds import LARGEST_SIZE, check_count, check_seed
 from ilr.ending import in_one_line
 from ilr.errors import InputError
 
@@ -89,9 +90,9 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 def _run(options: Namespace) -> None:
     prompts = _prompts(options)
-    for name in ("batch_size", "num_samples", "max_new_tokens"):
-        if options[name] < 1:
-            raise InputError(f"--{name} must be at least 1, got {options[name]}")
+    for name, most in (("batch_size", 2**16), ("num_samples", 2**20), ("max_new_tokens", LARGEST_SIZE)):
+        check_count(f"--{name}", options[name], most)
+    check_seed("--seed", options.seed)
     if options.compile and not options.cache:
         raise InputError("--compile is for the pass with the cache: leave out --cache false")
     # Only now: torch is slow to load, and the help does without.
