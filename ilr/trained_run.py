@@ -42,6 +42,8 @@ class TrainedRun:
         decoder = decoder_of(file, checkpoint)
         try:
             decoder = decoder.to(device)
+            if decoder.embedding.weight.is_meta:
+                raise RuntimeError("it holds no numbers")
         except (AssertionError, RuntimeError) as error:  # what torch raises differs from device to device
             raise InputError(f"the device {device!r} cannot be used: {error}") from None
         return cls(

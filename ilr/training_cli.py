@@ -270,7 +270,7 @@ class TrainingCLI(LightningCLI):
         except Diverged:
             self.record.finish(self.trainer, model, "diverged", {})
             raise
-        except (InputError, OSError):
+        except (InputError, OSError, UnicodeEncodeError):
             self._leave_nothing_half_made()
             raise
         except MisconfigurationException as error:  # from a callback's own checks

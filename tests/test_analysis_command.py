@@ -182,7 +182,7 @@ def test_two_checkpoints_stand_side_by_side(
         (["RUN", "--schedules", "[]"], "schedule is empty"),
         (["RUN", "--schedules", "1,1"], "schedules"),
         (["RUN", "--grid", "1..2", "--budget", "0"], "--budget must be above 0, got 0"),
-        (["RUN", "--tokens", "0"], "tokens must be at least 1, got 0"),
+        (["RUN", "--tokens", "0"], "tokens must be a whole number of at least 1, got 0"),
         (["RUN", "--token", "10"], "--token"),
     ],
 )
@@ -274,9 +274,9 @@ def test_without_a_prompt_a_document_begins(
         (["--schedule", "2,1"], "schedule"),
         (["--max-tokens", "3"], "--max-tokens"),
         (["--temperature", "warm"], "temperature"),
-        (["--batch_size", "0"], "--batch_size must be at least 1, got 0"),
+        (["--batch_size", "0"], "--batch_size must be a whole number of at least 1, got 0"),
         (["--compile", "--cache", "false"], "--compile is for the pass with the cache"),
-        (["--num-samples", "0"], "--num_samples must be at least 1, got 0"),
+        (["--num-samples", "0"], "--num_samples must be a whole number of at least 1, got 0"),
         (["--device", "warp"], "the device 'warp' cannot be used"),
     ],
 )

@@ -4,6 +4,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -166,3 +167,28 @@ def test_wrong_values_are_shown_short() -> None:
         assert len(shown(value)) < 1000
     assert shown([3, 0, 1]) == "[3, 0, 1]"
     assert shown("rotary") == "'rotary'"
+
+
+@pytest.mark.parametrize(
+    ("room", "words", "said"),
+    [
+        ("ilr.sweep.command", ["s.yaml", "--dry-run", "--cpus=.nan"], "--cpus must be above 0"),
+        ("ilr.sweep.command", ["s.yaml", "--dry-run", "--gpus=.inf"], "--gpus must be at least 0"),
+        ("ilr.analysis.command", ["run", "--tokens=99999999999999999999999"], "--tokens must be at most"),
+        ("ilr.evaluation.command", ["run", "--window=99999999999999999999999"], "--window must be at most"),
+        ("ilr.evaluation.command", ["run", "--batch_size=9999999999999"], "--batch_size must be at most"),
+        ("ilr.generation.command", ["run", "--num_samples=1000000000"], "--num_samples must be at most"),
+        ("ilr.generation.command", ["run", "--seed=-1"], "--seed must be a whole number from 0"),
+        ("ilr.comparison.board", [".", "--port=-1"], "--port must be a whole number of at least 0"),
+    ],
+)
+def test_numbers_of_every_command_are_bounded(
+    room: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bad input, point 21: one line and status 2, before a run is even looked for."""
+    try:
+        status = import_module(room).main(words)
+    except SystemExit as end:
+        status = end.code
+    assert status == 2
+    assert said in capsys.readouterr().err

@@ -240,7 +240,7 @@ def test_a_text_that_was_changed_or_trained_on_is_remarked_on(
     [
         (["nowhere"], "no checkpoint file or run directory nowhere"),
         (["RUN", "--stride", "25"], "--stride between 1 and the window, got window 24 and stride 25"),
-        (["RUN", "--window", "0"], "--window must be at least 1, got 0"),
+        (["RUN", "--window", "0"], "--window must be a whole number of at least 1, got 0"),
         (["RUN", "--window", "8", "--context", "8"], "not both"),
         (["RUN", "--schedule", "[1,1,1]"], "one entry per layer"),
         (["RUN", "--document", "line"], "--document belongs to --corpus"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from jsonargparse import ArgumentParser, Namespace
 
 from ilr.analysis.requirement import require_matplotlib
+from ilr.bounds import check_count
 from ilr.ending import in_one_line
 from ilr.errors import InputError
 from ilr.progress import progress_bar, say
@@ -86,6 +87,9 @@ def _run(options: Namespace) -> None:
         raise InputError("--schedules and --grid take one checkpoint")
     if not options.budget > 0:
         raise InputError(f"--budget must be above 0, got {options.budget}")
+    check_count("--tokens", options.tokens)
+    for name in ("attention_tokens", "jacobian_positions"):
+        check_count(f"--{name}", options[name], least=0)
     require_matplotlib()
     # Only now: torch and matplotlib are slow to load, and the help does without.
     from ilr.analysis import output

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from jsonargparse import ArgumentParser
 from tensorboard import program
 
+from ilr.bounds import check_count
 from ilr.ending import in_one_line
 from ilr.errors import InputError
 
@@ -28,6 +29,8 @@ def start(runs: Path, port: int | None = None) -> str:
     """Serve the event files at and below `runs` to this machine alone; returns the address."""
     if not runs.is_dir():
         raise InputError(f"{runs} is not a directory")
+    if port is not None:
+        check_count("--port", port, 65_535, least=0)
     board = program.TensorBoard()
     options = ["--logdir", str(runs), "--host", "localhost"]
     board.configure(["ilr board", *options, *(["--port", str(port)] if port is not None else [])])

@@ -6,8 +6,10 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
+from ilr.bounds import check_count
 from ilr.ending import in_one_line
 from ilr.errors import InputError
+from ilr.memory import Use, check_memory
 from ilr.parser import CommandParser, fail
 
 
@@ -97,8 +99,8 @@ def _run(options: Namespace) -> None:
         raise InputError("give --context or --window, not both")
     for name in ("context", "window", "stride", "batch_size"):
         value = getattr(options, name)
-        if value is not None and value < 1:
-            raise InputError(f"--{name} must be at least 1, got {value}")
+        if value is not None:
+            check_count(f"--{name}", value)
     reading = {"document": options.document, "column": options.column, "format": options.format}
     if options.corpus is None and (given := [name for name, value in reading.items() if value is not None]):
         raise InputError(f"--{given[0]} belongs to --corpus; a run's own text is read and cut as in training")
@@ -122,6 +124,7 @@ def _run(options: Namespace) -> None:
     else:
         text = other_text(run, options.corpus, options.split, reading)
     window = options.window or options.context or run.decoder.config.context
+    check_memory(run.decoder.config, plan, Use(rows=options.batch_size or 1, context=window))
     manner = Manner(
         window=window,
         stride=options.stride or window,

@@ -24,6 +24,10 @@ last checkpoint. If the command itself was killed, its runs save and leave by th
 what Ray leaves behind. RAY_ADDRESS joins a cluster. Status: 0 all runs have a result, 1 some have none."""
 
 
+MOST_WORKERS = 2**16
+"""Processors or accelerators of one run."""
+
+
 @dataclass(frozen=True)
 class SweepOptions:
     """What `ilr sweep` is asked.
@@ -50,6 +54,10 @@ class SweepOptions:
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise InputError(f"--{name.replace('_', '-')} must be above 0, got {value}")
+        if self.cpus is not None and not 0 < self.cpus <= MOST_WORKERS:
+            raise InputError(f"--cpus must be above 0 and at most {MOST_WORKERS:,}, got {self.cpus}")
+        if self.gpus is not None and not 0 <= self.gpus <= MOST_WORKERS:
+            raise InputError(f"--gpus must be at least 0 and at most {MOST_WORKERS:,}, got {self.gpus}")
 
 
 @in_one_line
@@ -98,7 +106,7 @@ def _dry_run(sweep: Sweep, options: SweepOptions) -> int:
         raise InputError(f'the package {error.name} is missing: pip install "ilr[compare]"') from None
     at_once = 1
     if options.engine == "ray" and "RAY_ADDRESS" not in os.environ:
-        at_once = max(1, int((os.cpu_count() or 1) / (options.cpus or 1)))
+        at_once = max(1, int(min(2.0**16, (os.cpu_count() or 1) / (options.cpus or 1))))
     print(describe(sweep, options.flops_per_second, options.seed_sd, at_once))
     return 0
 
