@@ -41,11 +41,12 @@ trainer:
 """
 
 
-def test_sharded_weights_equal_one_process_and_say_their_traffic(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compile", ["none", "sublayers"])
+def test_sharded_weights_equal_one_process_and_say_their_traffic(tmp_path: Path, compile: str) -> None:
     assert fit_here(tmp_path, "one", "--data.batch_size", "4", "--trainer.devices", "1") == 0
     (tmp_path / "sharded.yaml").write_text(SHARDED)
     options = ("-c", str(tmp_path / "sharded.yaml"), "--data.batch_size", "2", "--trainer.devices", "2")
-    two = fit(tmp_path, "two", *options)
+    two = fit(tmp_path, "two", *options, "--model.compile", compile)
     assert two.returncode == 0, two.stderr
     layer = 4 * 16 * 16 + 16 + 3 * 16 * 64 + 16
     assert f"each micro-batch gathers {7 * layer:,} weights forward" in two.stdout
