@@ -196,8 +196,12 @@ def _take_over(
                 values[key] = value
             elif free is None or key in free or key not in own or (section == "data" and key in names):
                 continue
-            elif not same_number(
-                f"{section}.{key}", _without_stops(plain(own[key])), _without_stops(plain(value)), options
+            # A class is given without its defaults, and recorded with them.
+            elif not any(
+                same_number(
+                    f"{section}.{key}", _without_stops(plain(one[key])), _without_stops(plain(value)), options
+                )
+                for one in (own, values)
             ):
                 conflicts.append(f"--{section}.{key} is {plain(own[key])}, the run has {plain(value)}")
     if "seed_everything" in given and given["seed_everything"] != stored.get(

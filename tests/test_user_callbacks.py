@@ -214,3 +214,15 @@ def test_the_logged_learning_rate_is_the_one_that_the_step_used(
         assert logged == pytest.approx([0.003 * factor for factor in expected])
     else:
         assert logged == OwnSchedule.rates == pytest.approx([0.5, 0.5, 0.05, 0.05])
+
+
+def test_the_same_callbacks_and_plugins_go_on(folder: Path) -> None:
+    """Right numbers, point 2 and 17: in float16, also past a stop; the loss is that of the straight run."""
+    half = {"class_path": "lightning.pytorch.plugins.MixedPrecision", "init_args": {"precision": "16-mixed"}}
+    half["init_args"] |= {"device": "cpu"}  # type: ignore[operator]
+    monitor = [lightning("LearningRateMonitor", {"logging_interval": "step"})]
+    constant = ("--model.lr_schedule", "constant", "--model.warmup_steps", "1", "--test_after_fit", "false")
+    fit(folder, "goes-on", monitor, *constant, plugins=[half])
+    fit(folder, "goes-on", monitor, *constant, "--resume", "auto", plugins=[half], max_steps=6)
+    straight = fit(folder, "straight", monitor, *constant, plugins=[half], max_steps=6)
+    assert summary_of(folder / "goes-on")["val_loss"] == summary_of(straight)["val_loss"]
