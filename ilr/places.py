@@ -1,6 +1,7 @@
 """Places for results: directories that come or leave nothing behind, and files that are named where they fail."""
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from ilr.errors import InputError
 
 @contextmanager
 def output_directory(path: Path, option: str) -> Iterator[None]:
-    """A directory for results: made where it is missing, and gone again if what is done in here leaves nothing.
+    """A directory for results: made where it is missing, and gone again if what is done in here fails.
 
     Raises `InputError` that names the option and the path where it cannot be made or nothing can be written in it.
     """
@@ -28,6 +29,8 @@ def output_directory(path: Path, option: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
+        if path in missing:  # all that lies in it was made in here, and is half of the results
+            shutil.rmtree(path, ignore_errors=True)
         remove_empty(missing)
         raise
 

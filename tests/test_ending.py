@@ -197,8 +197,13 @@ def test_a_place_for_results_that_cannot_be_made_is_refused_with_its_option(
 def test_a_place_made_for_results_that_do_not_come_is_removed(tmp_path: Path) -> None:
     """Bad input, point 22: nothing half-made, and nothing of others is taken away."""
     new = tmp_path / "new" / "results"
-    with pytest.raises(InputError, match="no"), output_directory(new, "--output"):
+
+    def half_of_it() -> None:
+        (new / "half").touch()
         raise InputError("no")
+
+    with pytest.raises(InputError, match="no"), output_directory(new, "--output"):
+        half_of_it()
     assert list(tmp_path.iterdir()) == []
     (new.parent).mkdir()
     with pytest.raises(InputError, match="no"), output_directory(new, "--output"):
@@ -206,6 +211,8 @@ def test_a_place_made_for_results_that_do_not_come_is_removed(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == [new.parent]
     with output_directory(new, "--output"):
         (new / "result").touch()
+    with pytest.raises(InputError, match="no"), output_directory(new, "--output"):
+        raise InputError("no")
     assert [path.name for path in new.iterdir()] == ["result"]
 
 
