@@ -90,7 +90,7 @@ def test_an_analysis_is_written_and_read_back_and_names_its_scalars(tmp_path) ->
     assert "by_visit/second_difference/0.0" not in scalars
     assert not any("lens" in name for name in scalars)
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(InputError, match="is not an analysis"):
+    with pytest.raises(InputError, match=r"other\.json: lacks the key 'label'"):
         Analysis.read(tmp_path / "other.json")
 
 
