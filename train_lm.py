@@ -5,7 +5,7 @@ import sys
 from ilr.startup import uncollected
 
 with uncollected():
-    from ilr.training_cli import main
+    from ilr.commands.train import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from ilr.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ilr.accounting import Cost, cost
-    from ilr.cache import KVCache
-    from ilr.config import DecoderConfig
-    from ilr.decoder import Decoder
-    from ilr.loading import load
-    from ilr.plan import Plan, Segment, Visit, make_plan
-    from ilr.sharing import Sharing
+    from ilr.model.cache import KVCache
+    from ilr.model.config import DecoderConfig
+    from ilr.model.cost import Cost, cost
+    from ilr.model.decoder import Decoder
+    from ilr.model.plan import Plan, Segment, Visit, make_plan
+    from ilr.model.sharing import Sharing
+    from ilr.runs.loading import load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,17 +31,17 @@ __all__ = [
 __getattr__ = lazy_names(
     "ilr",
     {
-        "Cost": "accounting",
-        "cost": "accounting",
-        "KVCache": "cache",
-        "DecoderConfig": "config",
-        "Decoder": "decoder",
-        "load": "loading",
-        "Plan": "plan",
-        "Segment": "plan",
-        "Sharing": "sharing",
-        "Visit": "plan",
-        "make_plan": "plan",
+        "Cost": "model.cost",
+        "cost": "model.cost",
+        "KVCache": "model.cache",
+        "DecoderConfig": "model.config",
+        "Decoder": "model.decoder",
+        "load": "runs.loading",
+        "Plan": "model.plan",
+        "Segment": "model.plan",
+        "Sharing": "model.sharing",
+        "Visit": "model.plan",
+        "make_plan": "model.plan",
     },
 )
 

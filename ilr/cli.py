@@ -8,26 +8,26 @@ from ilr.ending import in_one_line
 from ilr.startup import uncollected
 
 COMMANDS = {
-    "fit": ("ilr.training_cli", "train a decoder under a schedule"),
+    "fit": ("ilr.commands.train", "train a decoder under a schedule"),
     "validate": (
-        "ilr.training_cli",
+        "ilr.commands.train",
         "score a checkpoint on the validation split, also under another schedule",
     ),
-    "test": ("ilr.training_cli", "the same on the test split"),
+    "test": ("ilr.commands.train", "the same on the test split"),
     "evaluate": (
-        "ilr.evaluation.command",
+        "ilr.commands.evaluate",
         "score a checkpoint with other windows, per document, by position",
     ),
-    "plan": ("ilr.plan_command", "visits and cost of a schedule, without training it"),
-    "bench": ("ilr.bench.command", "speed and memory of training under schedules on this machine"),
-    "sweep": ("ilr.sweep.command", "many runs from one file, on this machine or a cluster"),
-    "anchors": ("ilr.anchors_command", "models of equal cost to measure a schedule against"),
-    "compare": ("ilr.comparison.command", "finished runs in one table, with statistics and plots"),
-    "board": ("ilr.comparison.board", "TensorBoard on runs, opened at the right place"),
-    "analyse": ("ilr.analysis.command", "what each visit does in a checkpoint; other schedules at test time"),
-    "generate": ("ilr.generation.command", "text from a checkpoint"),
+    "plan": ("ilr.commands.plan", "visits and cost of a schedule, without training it"),
+    "bench": ("ilr.commands.bench", "speed and memory of training under schedules on this machine"),
+    "sweep": ("ilr.commands.sweep", "many runs from one file, on this machine or a cluster"),
+    "anchors": ("ilr.commands.anchors", "models of equal cost to measure a schedule against"),
+    "compare": ("ilr.commands.compare", "finished runs in one table, with statistics and plots"),
+    "board": ("ilr.commands.board", "TensorBoard on runs, opened at the right place"),
+    "analyse": ("ilr.commands.analyse", "what each visit does in a checkpoint; other schedules at test time"),
+    "generate": ("ilr.commands.generate", "text from a checkpoint"),
 }
-WHOLE_LINE = ("ilr.training_cli",)
+WHOLE_LINE = ("ilr.commands.train",)
 """Rooms that read the command word themselves."""
 
 

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from ilr.config import DecoderConfig
-from ilr.decoder import Decoder
-from ilr.metrics import IGNORED
-from ilr.plan import Plan, Segment, make_plan
-from ilr.positions import Span
+from ilr.model.config import DecoderConfig
+from ilr.model.decoder import Decoder
+from ilr.model.metrics import IGNORED
+from ilr.model.plan import Plan, Segment, make_plan
+from ilr.model.positions import Span
 
 PLANS = [
     make_plan([3, 2, 1, 1]),

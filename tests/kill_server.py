@@ -23,7 +23,7 @@ import torch
 from run_cases import SMALL, fit, record_of, write_config
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ilr.run_directory import RunDirectory
+from ilr.runs.directory import RunDirectory
 
 WRITING = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 CHOSEN, RANDOM = 52, 20

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ilr.config import DecoderConfig
-from ilr.decoder import Decoder
-from ilr.plan import Plan, Segment, make_plan
-from ilr.schedules import block, cycle, prelude_core_coda, reversed_cycle
-from ilr.sharing import Sharing
+from ilr.model.config import DecoderConfig
+from ilr.model.decoder import Decoder
+from ilr.model.plan import Plan, Segment, make_plan
+from ilr.model.schedules import block, cycle, prelude_core_coda, reversed_cycle
+from ilr.model.sharing import Sharing
 
 VOCAB, LENGTH = 37, 20
 TOKENS = torch.randint(VOCAB, (2, LENGTH), generator=torch.Generator().manual_seed(7))

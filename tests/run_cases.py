@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from ilr.run_directory import read_history
-from ilr.training_cli import main
+from ilr.commands.train import main
+from ilr.runs.directory import read_history
 
 SMALL: dict[str, Any] = {
     "seed_everything": 1,

@@ -6,7 +6,7 @@ import lightning as L
 from torch import Tensor
 
 from ilr.data import TextData
-from ilr.training import LanguageModel
+from ilr.training.module import LanguageModel
 
 SIZES: dict[str, Any] = {"context": 16, "width": 16, "num_layers": 2, "num_heads": 2}
 

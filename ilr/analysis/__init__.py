@@ -3,9 +3,9 @@
 Reading order: `batches` (a stated number of scored tokens), `trace` (the states of one batch), then one
 file per view of it: `movement`, `geometry`, `lens`, `attention`, `jacobian`; `measure` (all of them,
 streaming), `record` (the result as plain data). Schedules at test time: `prefixes` (many plans in one
-pass), `schedules` (their scores), `choice` (sensitivity, the best within a budget). Then `figures`,
-`schedule_figures` (in the `style` of all), `tables`, `output`, `callback` (during training) and `command`
-(`ilr analyse`).
+pass), `schedules` (their scores), `choice` (sensitivity, the best within a budget). Then
+`requirement` (matplotlib, or how to get it), `figures`,
+`schedule_figures`, `tables`, `output`, `callback` (during training).
 """
 
 from typing import TYPE_CHECKING

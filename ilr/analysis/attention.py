@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from ilr.decoder import Decoder
-from ilr.layers import Attention
-from ilr.metrics import IGNORED
-from ilr.plan import Plan
-from ilr.positions import Span
+from ilr.model.decoder import Decoder
+from ilr.model.layers import Attention
+from ilr.model.metrics import IGNORED
+from ilr.model.plan import Plan
+from ilr.model.positions import Span
 
 QUANTITIES = ("attention_entropy", "attention_change")
 

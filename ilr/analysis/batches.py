@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ilr.errors import InputError
-from ilr.metrics import IGNORED
+from ilr.model.metrics import IGNORED
 
 Batch = Mapping[str, Tensor]
 """``inputs``, ``targets`` (not scored: `IGNORED`) and ``documents`` (that of each target), (B, T)."""

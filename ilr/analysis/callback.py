@@ -13,9 +13,9 @@ from ilr.analysis.batches import Batch
 from ilr.analysis.measure import Extent, analyse
 from ilr.analysis.record import Analysis
 from ilr.analysis.requirement import require_matplotlib
-from ilr.decoder import Decoder
 from ilr.errors import InputError
-from ilr.logger import RunLogger
+from ilr.model.decoder import Decoder
+from ilr.runs.logger import RunLogger
 
 
 class VisitReport(L.Callback):

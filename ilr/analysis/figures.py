@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ilr.analysis.record import QUANTITIES, Analysis
-from ilr.analysis.style import GREY, MAP, ink, layer_style, panels, styled
+from ilr.plotting import GREY, MAP, ink, layer_style, panels, styled
 
 DRAWN = tuple(name for name in QUANTITIES if name not in ("cosine_before", "jacobian_norm_max"))
 """Quantities that get a figure; the others are in the table and the scalars."""

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ilr.decoder import Context, Decoder
-from ilr.initialise import generator_for
-from ilr.plan import Plan, Visit
-from ilr.positions import Span
+from ilr.model.decoder import Context, Decoder
+from ilr.model.initialise import generator_for
+from ilr.model.plan import Plan, Visit
+from ilr.model.positions import Span
 
 POSITIONS = 128
 """Positions from the beginning of each row that a Jacobian is taken over; later ones cannot change them."""

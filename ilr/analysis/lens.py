@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from ilr.analysis.trace import Trace
-from ilr.decoder import Decoder
-from ilr.plan import Plan
+from ilr.model.decoder import Decoder
+from ilr.model.plan import Plan
 
 QUANTITIES = ("lens_loss", "lens_accuracy", "lens_kl")
 _LOGITS_AT_ONCE = 2**20

@@ -15,11 +15,11 @@ from ilr.analysis.lens import Lens
 from ilr.analysis.movement import Movement
 from ilr.analysis.record import Analysis
 from ilr.analysis.trace import trace
-from ilr.decoder import Decoder
 from ilr.errors import InputError
-from ilr.evaluating import evaluating
-from ilr.metrics import IGNORED
-from ilr.plan import Plan
+from ilr.model.decoder import Decoder
+from ilr.model.inference import evaluating
+from ilr.model.metrics import IGNORED
+from ilr.model.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ilr.analysis.trace import Trace
-from ilr.plan import Plan
+from ilr.model.plan import Plan
 
 QUANTITIES = ("change", "relative_update", "cosine_before", "cosine_last", "second_difference", "norm")
 

@@ -15,9 +15,9 @@ from ilr.analysis.figures import DRAWN, MATRICES
 from ilr.analysis.record import Analysis
 from ilr.analysis.schedules import Evaluated
 from ilr.errors import InputError
-from ilr.places import naming, output_directory
-from ilr.run_directory import RunDirectory, atomic_write
-from ilr.runs import plain_json
+from ilr.files import plain_json
+from ilr.files.places import naming, output_directory
+from ilr.runs.directory import RunDirectory, atomic_write
 
 Pictures = Mapping[str, bytes]
 """PNG files by name."""

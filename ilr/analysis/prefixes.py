@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from ilr.decoder import Context, Decoder
-from ilr.plan import Pass, Plan
-from ilr.positions import Span, check_length
+from ilr.model.decoder import Context, Decoder
+from ilr.model.plan import Pass, Plan
+from ilr.model.positions import Span, check_length
 
 
 class _Run(NamedTuple):

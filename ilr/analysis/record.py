@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ilr.run_directory import atomic_write
-from ilr.runs import plain_json
-from ilr.runs.readers import read_json
+from ilr.files import plain_json
+from ilr.files.readers import read_json
+from ilr.runs.directory import atomic_write
 
 START = "start"
 

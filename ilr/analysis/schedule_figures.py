@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ilr.analysis.choice import Landscape, LayerCurve, PairMap, best_within, front
 from ilr.analysis.schedules import Evaluated, Row
-from ilr.analysis.style import GREY, MAP, ink, layer_style, panels, styled
+from ilr.plotting import GREY, MAP, ink, layer_style, panels, styled
 
 _MOST_PAIRS = 15
 _MOST_WRITTEN = 36

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ilr.accounting import cost
 from ilr.analysis.batches import Batch, first_tokens
 from ilr.analysis.prefixes import final_states
-from ilr.decoder import Decoder
 from ilr.errors import InputError
-from ilr.evaluating import evaluating
-from ilr.metrics import IGNORED, token_nll
-from ilr.plan import Plan
+from ilr.model.cost import cost
+from ilr.model.decoder import Decoder
+from ilr.model.inference import evaluating
+from ilr.model.metrics import IGNORED, token_nll
+from ilr.model.plan import Plan
 
 MOST_SCHEDULES = 4_096
 

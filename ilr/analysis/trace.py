@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ilr.decoder import Decoder
-from ilr.metrics import IGNORED
-from ilr.plan import Plan, Visit
+from ilr.model.decoder import Decoder
+from ilr.model.metrics import IGNORED
+from ilr.model.plan import Plan, Visit
 
 
 @dataclass(frozen=True)

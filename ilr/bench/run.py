@@ -7,13 +7,13 @@ from functools import partial
 
 import torch
 
-from ilr.accounting import Cost, cost
 from ilr.bench.products import PeakProduct, PeakShape
 from ilr.bench.sampling import Sample, Spread, WorkerFailed, ratio, sample_in_turns, seconds
 from ilr.bench.step import training_step
 from ilr.bench.variant import Precision, Variant
 from ilr.bench.worker import Job, Machine, Peak, Ready, Worker
 from ilr.errors import InputError
+from ilr.model.cost import Cost, cost
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Taken:
 class Row:
     """One variant: its step, the share of the peak that it reaches, its memory.
 
-    ``flops_per_second`` counts `ilr.accounting.cost` (a training step without recomputation), ``peak_share``
+    ``flops_per_second`` counts `ilr.model.cost.cost` (a training step without recomputation), ``peak_share``
     is over the median matrix product of the same precision, ``causal_peak_share`` counts only visible keys.
     ``time_ratio`` and ``flops_ratio`` are over the first variant.
     """

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from ilr.bench.precision import autocast
 from ilr.bench.variant import Precision, Variant
-from ilr.decoder import Decoder
-from ilr.execution import execute
-from ilr.optimisation import parameter_groups
+from ilr.model.compilation import execute
+from ilr.model.decoder import Decoder
+from ilr.training.optimiser import parameter_groups
 
 CLIP = 1.0
 """Largest norm of the gradient."""

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from ilr.bounds import check_count
-from ilr.config import Compile, DecoderConfig, Recompute
 from ilr.errors import InputError
-from ilr.memory import Use, training_use
-from ilr.plan import Plan
+from ilr.model.config import Compile, DecoderConfig, Recompute
+from ilr.model.memory import Use, training_use
+from ilr.model.plan import Plan
 
 Precision = Literal["32-true", "bf16-mixed"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ilr.comparison.runs import CONFIG, Run
 from ilr.errors import InputError
-from ilr.runs.plain_yaml import read_mapping
+from ilr.files.plain_yaml import read_mapping
 
 # In this order the first that differ are named: what people vary, the options as they were given, and
 # what remains.

@@ -10,8 +10,8 @@ from rich.console import Console
 from ilr.comparison.analysis import Comparison
 from ilr.comparison.plots import draw
 from ilr.comparison.report import csv, markdown, print_report
-from ilr.places import naming, output_directory
-from ilr.run_directory import atomic_write
+from ilr.files.places import naming, output_directory
+from ilr.runs.directory import atomic_write
 
 # Width of what is piped or written to a file: wide enough for one table without folding.
 _UNFOLDED = 400

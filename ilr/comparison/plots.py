@@ -11,8 +11,9 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from ilr.comparison.analysis import Comparison
 from ilr.comparison.arms import Arm
-from ilr.comparison.styles import GREY, Style, add_legend, arm_styles, type_size
+from ilr.comparison.styles import Style, add_legend, arm_styles, type_size
 from ilr.comparison.table import perplexity
+from ilr.plotting import GREY
 
 _VERDICT_STYLES = {
     "better": ("#0072B2", "o"),

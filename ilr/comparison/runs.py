@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from ilr.errors import InputError
-from ilr.runs.files import MissingFile
+from ilr.files.plain_yaml import read_mapping
+from ilr.files.readers import read_json, read_jsonl, validated
+from ilr.files.text import MissingFile
 from ilr.runs.identity import arm_hash, identity
 from ilr.runs.option_schema import check_options
 from ilr.runs.options import flat
-from ilr.runs.plain_yaml import read_mapping
-from ilr.runs.readers import read_json, read_jsonl, validated
 from ilr.runs.schema import Result, Summary, ValidationPoint
 from ilr.runs.tables import read_documents as read_table
 

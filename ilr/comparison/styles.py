@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart also by colour-blind readers; yellow is too pale for lines.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-GREY = "#B0B0B0"
+from ilr.plotting import COLOURS as PALETTE
+from ilr.plotting import GREY
+
+COLOURS = PALETTE[:6]
+"""Black is the baseline's."""
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _BEST = 5
 _SHORT = 18  # characters of a label that take full size

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from ilr.data.tokens import DocumentTable, TokenFile
 from ilr.errors import InputError
-from ilr.metrics import IGNORED
+from ilr.model.metrics import IGNORED
 
 Batch = dict[str, Tensor]
 

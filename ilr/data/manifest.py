@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ilr.errors import InputError
-from ilr.runs import plain_json
-from ilr.runs.files import read_text
+from ilr.files import plain_json
+from ilr.files.text import read_text
 
 MANIFEST = "manifest.json"
 

@@ -19,7 +19,7 @@ from ilr.data.prepared import PreparedData
 from ilr.data.recipe import Recipe, check_least, contexts_of, names_of
 from ilr.data.recorded import TEXT, RunText, current_run_text, fetch_run_text
 from ilr.data.tokens import DocumentTable
-from ilr.memory import check_batches, most_workers
+from ilr.model.memory import check_batches, most_workers
 from ilr.progress import say
 
 

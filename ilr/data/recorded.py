@@ -20,8 +20,8 @@ from ilr.data.prepare import prepare
 from ilr.data.recipe import Recipe
 from ilr.data.tokenizer import load_tokenizer, tokenizer_hash
 from ilr.errors import InputError
+from ilr.files.text import read_text
 from ilr.progress import say
-from ilr.runs.files import read_text
 
 MODULE, TEXT = "TextData", "text"
 """Where a checkpoint has it: in the state of the data module."""

@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 
 from ilr.errors import InputError
-from ilr.evaluating import evaluating
 from ilr.evaluation.breakdown import frequencies, frequency_deciles, position_bins, position_losses
 from ilr.evaluation.measure import Sums, measure
 from ilr.evaluation.record import ALONE, Record
 from ilr.evaluation.sequences import Sequences
 from ilr.evaluation.subject import Text, logits_function, words_of
 from ilr.evaluation.windows import check_windows
-from ilr.metrics import perplexity
-from ilr.plan import Plan
-from ilr.positions import check_length
+from ilr.model.inference import evaluating
+from ilr.model.metrics import perplexity
+from ilr.model.plan import Plan
+from ilr.model.positions import check_length
 from ilr.progress import progress_bar
-from ilr.trained_run import TrainedRun
+from ilr.runs.trained_run import TrainedRun
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ilr.analysis.style import GREY, layer_style, panels, styled
 from ilr.evaluation.breakdown import Decile, PositionBin
 from ilr.evaluation.record import Record
+from ilr.plotting import GREY, layer_style, panels, styled
 
 _LINE = layer_style(0, 2)
 _UNIT = "loss (nats/token)"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ilr.errors import InputError
 from ilr.evaluation.sequences import Batch
-from ilr.metrics import IGNORED, CorpusNLL, Scores, token_nll
+from ilr.model.metrics import IGNORED, CorpusNLL, Scores, token_nll
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

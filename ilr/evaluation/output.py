@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ilr.evaluation.record import Record
-from ilr.run_directory import atomic_write
+from ilr.runs.directory import atomic_write
 
 
 def name_of(record: Record, text: str, weights: str) -> str:

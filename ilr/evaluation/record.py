@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ilr.evaluation.breakdown import Decile, PositionBin
-from ilr.runs import plain_json
+from ilr.files import plain_json
 
 TITLES = {
     "loss": "loss (nats per token)",

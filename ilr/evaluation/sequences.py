@@ -12,7 +12,7 @@ from torch import Tensor
 from ilr.data.blocks import NO_BLOCK
 from ilr.data.tokens import DocumentTable
 from ilr.evaluation.windows import Numbers, Windows
-from ilr.metrics import IGNORED
+from ilr.model.metrics import IGNORED
 
 Batch = dict[str, Tensor]
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from ilr.data import TextData
-from ilr.decoder import Decoder
 from ilr.errors import InputError
-from ilr.plan import Plan
+from ilr.model.decoder import Decoder
+from ilr.model.plan import Plan
 from ilr.runs.options import defaults_of
-from ilr.trained_run import TrainedRun
+from ilr.runs.trained_run import TrainedRun
 
 PRECISIONS: dict[str, tuple[torch.dtype, torch.dtype | None]] = {
     "32-true": (torch.float32, None),

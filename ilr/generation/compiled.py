@@ -12,11 +12,11 @@ from types import FunctionType
 import torch
 from torch import Tensor
 
-from ilr.cache import FixedSlot, KVCache
-from ilr.decoder import Context, Decoder
-from ilr.execution import check_compiler
-from ilr.plan import Plan
-from ilr.positions import Index, Span, check_length
+from ilr.model.cache import FixedSlot, KVCache
+from ilr.model.compilation import check_compiler
+from ilr.model.decoder import Context, Decoder
+from ilr.model.plan import Plan
+from ilr.model.positions import Index, Span, check_length
 
 STRIDE = 64
 """Columns by which the room grows that attention reads."""

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ilr.cache import KVCache
-from ilr.decoder import Decoder
 from ilr.errors import InputError
-from ilr.evaluating import evaluating
 from ilr.generation.sampling import Sampling, choose
 from ilr.generation.windows import check_room, left_padded, window_start
-from ilr.initialise import generator_for
-from ilr.plan import Plan
+from ilr.model.cache import KVCache
+from ilr.model.decoder import Decoder
+from ilr.model.inference import evaluating
+from ilr.model.initialise import generator_for
+from ilr.model.plan import Plan
 
 OnToken = Callable[[int, int], None]
 """Called with the row and its new token, as soon as there is one."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ilr.config import DecoderConfig
 from ilr.errors import InputError
+from ilr.model.config import DecoderConfig
 
 
 def window_start(length: int, context: int) -> int:

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ilr.config import DecoderConfig
-from ilr.plan import Plan
+from ilr.model.config import DecoderConfig
+from ilr.model.plan import Plan
 from ilr.runs.normal_form import optimisation_of, processes_of, sizes_of, training_of
 from ilr.runs.options import Options, decoder_of, defaults_of
 

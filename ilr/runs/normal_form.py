@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from ilr.config import DecoderConfig
-from ilr.plan import Plan
+from ilr.model.config import DecoderConfig
+from ilr.model.plan import Plan
 from ilr.runs.options import Options
 
 ONLY_LOOKS = {

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field, create_model
 
+from ilr.files.readers import validated
 from ilr.runs.options import defaults_of
-from ilr.runs.readers import validated
 from ilr.runs.schema import Schema
 
 _NAMES = str | list[str] | None

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import ilr
-from ilr.config import DecoderConfig
 from ilr.errors import InputError
-from ilr.plan import Plan, make_plan
+from ilr.model.config import DecoderConfig
+from ilr.model.plan import Plan, make_plan
 
 Options = dict[str, Any]
 
@@ -18,7 +18,7 @@ SECTIONS = ("model", "data", "trainer")
 VOCABULARY = 4096
 """Entries of the tokenizer where no configuration says: the data module's default."""
 
-_HOMES = {"model": ("training.py", "LanguageModel"), "data": ("data/module.py", "TextData")}
+_HOMES = {"model": ("training/module.py", "LanguageModel"), "data": ("data/module.py", "TextData")}
 
 
 def flat(tree: Mapping[str, Any]) -> Options:

@@ -8,7 +8,7 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 
 from ilr.errors import InputError
-from ilr.runs.files import LARGEST, MissingFile
+from ilr.files.text import LARGEST, MissingFile
 
 COLUMNS = ("split", "document", "tokens", "bytes", "nll")
 

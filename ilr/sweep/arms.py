@@ -9,12 +9,12 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from ilr.anchors import KINDS, Anchor, AnchorKind, anchor, can_be_widened, is_unrepeated
-from ilr.config import DecoderConfig
 from ilr.errors import InputError
-from ilr.plan import Plan
+from ilr.model.anchors import KINDS, Anchor, AnchorKind, anchor, can_be_widened, is_unrepeated
+from ilr.model.config import DecoderConfig
+from ilr.model.plan import Plan
+from ilr.model.sharing import Sharing
 from ilr.runs.options import Options, decoder_of
-from ilr.sharing import Sharing
 from ilr.sweep.file import Entry, SweepFile
 from ilr.sweep.generators import banks, generated, sharings
 

@@ -25,9 +25,9 @@ def main() -> int:
     if "LOCAL_RANK" not in os.environ:
         Thread(target=_leave_with, args=(int(os.environ[PARENT]),), daemon=True).start()
         _hold(Path(os.environ[LOCK]))
-    from ilr.training_cli import main as fit
+    from ilr.cli import main as ilr
 
-    return fit(sys.argv[1:])
+    return ilr(sys.argv[1:])
 
 
 def _hold(path: Path) -> None:

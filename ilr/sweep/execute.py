@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ilr.run_directory import RunDirectory
+from ilr.runs.directory import RunDirectory
 from ilr.sweep.child import GRACE, LOCK, PARENT, POLL
 from ilr.sweep.state import Record
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ilr.anchors import KINDS, AnchorKind
 from ilr.bounds import LARGEST_FLOAT32, LARGEST_SEED, shown
 from ilr.errors import InputError
+from ilr.files.plain_yaml import read_mapping
+from ilr.files.readers import validated
+from ilr.model.anchors import KINDS, AnchorKind
 from ilr.runs.options import Options
-from ilr.runs.plain_yaml import read_mapping
-from ilr.runs.readers import validated
 from ilr.runs.schema import ArmTree, SweepTree
 from ilr.sweep.generators import FAMILIES, Family
 from ilr.sweep.settings import checked_overrides

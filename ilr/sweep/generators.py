@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from ilr.bounds import MOST_LAYERS, MOST_VISITS, check_count, shown
 from ilr.errors import InputError
-from ilr.plan import Sublayers
-from ilr.sharing import Sharing
+from ilr.model.plan import Sublayers
+from ilr.model.sharing import Sharing
 
 Schedule = list[int] | list[dict[str, Any]]
 Family = Literal["all", "early", "late", "uniform", "extra"]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import fmean
 
-from ilr.run_directory import atomic_write
+from ilr.runs.directory import atomic_write
 from ilr.sweep.report import text_table
 from ilr.sweep.runs import Run, Sweep
 from ilr.sweep.state import summary_of

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ilr.accounting import Cost, cost
 from ilr.errors import InputError
-from ilr.run_directory import RunDirectory
+from ilr.model.cost import Cost, cost
+from ilr.runs.directory import RunDirectory
 from ilr.runs.identity import digest, identity
 from ilr.runs.options import Options
 from ilr.sweep.arms import Arm, make_arms

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
-from ilr.config import DecoderConfig
 from ilr.errors import InputError
+from ilr.files.plain_yaml import read_mapping
+from ilr.model.config import DecoderConfig
 from ilr.runs.identity import SEEDS
 from ilr.runs.option_schema import check_options
 from ilr.runs.options import SECTIONS, Options, defaults_of, flat
-from ilr.runs.plain_yaml import read_mapping
 
 PLAIN = ("val_every", "save_every", "log_every", "test_after_fit")
 """Options of `ilr fit` outside the sections that a sweep may set; the others are the sweep's own business."""

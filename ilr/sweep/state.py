@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ilr.errors import InputError
-from ilr.run_directory import RunDirectory, atomic_write
-from ilr.runs import plain_json
-from ilr.runs.files import MissingFile, decoded, read_text
+from ilr.files import plain_json
+from ilr.files.plain_yaml import read_mapping
+from ilr.files.readers import read_json, validated
+from ilr.files.text import MissingFile, decoded, read_text
+from ilr.runs.directory import RunDirectory, atomic_write
 from ilr.runs.identity import differences, digest, identity
 from ilr.runs.option_schema import check_options
 from ilr.runs.options import Options, flat
-from ilr.runs.plain_yaml import read_mapping
-from ilr.runs.readers import read_json, validated
 from ilr.sweep.runs import Run, Sweep, renamed
 from ilr.sweep.text import planned_text
 

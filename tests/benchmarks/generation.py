@@ -18,12 +18,12 @@ from typing import Literal
 import torch
 
 from ilr.analysis.measure import Extent, analyse
-from ilr.config import DecoderConfig
-from ilr.decoder import Decoder
-from ilr.evaluating import evaluating
 from ilr.generation.decode import Predictor
-from ilr.metrics import token_nll
-from ilr.plan import make_plan
+from ilr.model.config import DecoderConfig
+from ilr.model.decoder import Decoder
+from ilr.model.inference import evaluating
+from ilr.model.metrics import token_nll
+from ilr.model.plan import make_plan
 
 CONTEXT, VOCABULARY = 1024, 1024
 STEPS = 24

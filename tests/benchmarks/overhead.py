@@ -28,11 +28,11 @@ import numpy as np
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
+from ilr.commands.train import TrainingCLI
 from ilr.data import TextData
-from ilr.decoder import Decoder
-from ilr.optimisation import learning_rate_factor, parameter_groups
-from ilr.training import LanguageModel
-from ilr.training_cli import TrainingCLI
+from ilr.model.decoder import Decoder
+from ilr.training.module import LanguageModel
+from ilr.training.optimiser import learning_rate_factor, parameter_groups
 
 CONFIG = Path(__file__).parent.parent.parent / "configs" / "demo.yaml"
 WARM = 20

@@ -26,7 +26,6 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor, nn
 
-from ilr.accounting import cost
 from ilr.bench.products import KernelFloor
 from ilr.bench.report import machine_line, milliseconds
 from ilr.bench.run import Taken, find_device, take
@@ -34,9 +33,10 @@ from ilr.bench.sampling import Spread, ratio, seconds
 from ilr.bench.step import TrainingStep, random_batch, training_step
 from ilr.bench.variant import Variant, read_precision
 from ilr.bench.worker import Job
-from ilr.config import DecoderConfig
 from ilr.errors import InputError
-from ilr.plan import make_plan
+from ilr.model.config import DecoderConfig
+from ilr.model.cost import cost
+from ilr.model.plan import make_plan
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ import time
 
 import torch
 
-from ilr.config import DecoderConfig
-from ilr.decoder import Decoder
-from ilr.execution import execute
-from ilr.optimisation import parameter_groups
-from ilr.plan import Plan, Segment, make_plan
+from ilr.model.compilation import execute
+from ilr.model.config import DecoderConfig
+from ilr.model.decoder import Decoder
+from ilr.model.plan import Plan, Segment, make_plan
+from ilr.training.optimiser import parameter_groups
 
 CONTEXT, VOCABULARY, BATCH = 1024, 1024, 8
 
