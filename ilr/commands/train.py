@@ -26,12 +26,13 @@ from ilr.files.lock import LOCK_FILE, held
 from ilr.files.plain import plain
 from ilr.model.config import DecoderConfig
 from ilr.model.plan import make_plan
+from ilr.runs.adoption import adopt_checkpoint
 from ilr.runs.checkpoints import AtomicCheckpointIO, Checkpoints
 from ilr.runs.directory import RunDirectory
 from ilr.runs.interruption import Interrupted, Interruption
 from ilr.runs.logger import RunLogger
 from ilr.runs.record import RunRecord
-from ilr.runs.resume import AlreadyFinished, Resume, adopt_checkpoint, find_resume
+from ilr.runs.resume import AlreadyFinished, Resume, find_resume
 from ilr.training.bounds import check_planned_memory, check_seeds, check_trainer_numbers
 from ilr.training.health import Diverged, Health, ValidationLines
 from ilr.training.module import LanguageModel
@@ -365,6 +366,7 @@ def _quiet() -> None:
         ".*TreeSpec.*",
         ".*args parameter is intended.*",
         ".*sync_dist=True.*",
+        ".*callbacks used to create the checkpoint need.*",  # which may differ, `ilr.runs.resume` has seen to
         ".*Detected call of `lr_scheduler.step.*",  # the gradient scaler has left out the first update
     ):
         warnings.filterwarnings("ignore", message)

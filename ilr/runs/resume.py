@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ilr.data.recipe import Recipe
-from ilr.data.recorded import RunText, read_run_tokenizer
+from ilr.data.recorded import RunText
 from ilr.errors import InputError
 from ilr.files.plain import plain
 from ilr.files.readers import read_yaml
@@ -42,26 +41,25 @@ FREE: dict[str, dict[str, set[str] | None]] = {
 }
 """Options that may differ from the run's beside those that change no number, per command and section; None: all."""
 
+TAKEN: dict[str, dict[str, frozenset[str]]] = {
+    "validate": {
+        "trainer": frozenset(
+            {
+                *("accelerator", "strategy", "devices", "num_nodes", "precision", "plugins"),
+                *("deterministic", "benchmark", "enable_progress_bar"),
+            }
+        ),
+    },
+}
+"""Options that are taken over from the run, per command and section, where not all are: an evaluation needs nothing
+that belongs to training, such as callbacks, loggers and profilers, and has nothing imported for them.
+"""
+
 OF_ONE_START = {"max_time"}
 """Options of the trainer that hold for the start that gives them, not for the run."""
 
 STOPS = ("EarlyStopping", "Timer")
 """Callbacks that only end training: a run that they have stopped may go on without them, or with others."""
-
-IDENTITY = (
-    "corpus",
-    "dataset_config",
-    "dataset_split",
-    "revision",
-    "document",
-    "column",
-    "format",
-    "splits",
-    "split_seed",
-    "duplicates",
-)
-"""Data options that decide which text is read: where one changes, the run's own tokenizer must be given."""
-
 
 NAMES = frozenset({"corpus", "validation", "test", "tokenizer"})
 """Data options that name files: where a run knows its text by content, the same text may have another name."""
@@ -96,7 +94,7 @@ def find_resume(directory: RunDirectory, cfg: Any, given: dict[str, Any]) -> Res
             f"({_listed(leftovers)}): remove it, or give another --run_dir"
         )
     if cfg.ckpt_path is not None:
-        path = _existing(cfg.ckpt_path)
+        path = existing(cfg.ckpt_path)
         if path.parent.parent.resolve() != directory.path.resolve():
             raise InputError(f"--ckpt_path {path} belongs to another run than --run_dir {directory.path}")
         checkpoint = read_checkpoint(path)
@@ -110,7 +108,9 @@ def find_resume(directory: RunDirectory, cfg: Any, given: dict[str, Any]) -> Res
             return None
         path, checkpoint = found
     text = RunText.of_checkpoint(checkpoint)
-    _take_over("fit", cfg, given, _stored(directory, checkpoint), NAMES if text is not None else frozenset())
+    take_over(
+        "fit", cfg, given, stored_values(directory, checkpoint), NAMES if text is not None else frozenset()
+    )
     if text is not None and NAMES & given.get("data", {}).keys():
         text = replace(text, key=None)
     _check_unfinished(directory, cfg)
@@ -118,53 +118,14 @@ def find_resume(directory: RunDirectory, cfg: Any, given: dict[str, Any]) -> Res
     return Resume(path, int(checkpoint["global_step"]), text)
 
 
-def adopt_checkpoint(cfg: Any, given: dict[str, Any]) -> tuple[RunDirectory, str, RunText | None]:
-    """For `validate` and `test`: set the checkpoint and what it was trained with; say which it is, and which text
-    unless the user names another.
-
-    ``--ckpt_path`` names a file; ``--run_dir`` with ``--weights`` best or last asks the run's record.
-    Another ``--model.schedule`` than the trained one evaluates the same weights under that schedule.
-    """
-    path, checkpoint = _chosen(cfg)
-    directory = RunDirectory(path.parent.parent)
-    stored = _stored(directory, checkpoint)
-    text, own = RunText.of_checkpoint(checkpoint), given.get("data", {})
-    other_text = any(key in own for key in IDENTITY)
-    _take_over("validate", cfg, given, stored)
-    if other_text and "tokenizer" not in own and directory.tokenizer.is_file():
-        cfg.data.tokenizer = str(directory.tokenizer)
-        expected = None if text is None else text.tokenizer_hash
-        read_run_tokenizer(directory.tokenizer, cfg.data.separator_token, expected)
-    if own.keys() & Recipe.__dataclass_fields__.keys():
-        text = None
-    cfg.model.vocab_size = stored["model"]["vocab_size"]
-    cfg.ckpt_path = str(path)
-    trained, asked = plain(stored["model"]["schedule"]), plain(cfg.model.schedule)
-    under = f"schedule {trained}" if trained == asked else f"schedule {asked} (trained under {trained})"
-    return directory, f"{path}, step {checkpoint['global_step']}, {under}", text
-
-
-def _chosen(cfg: Any) -> tuple[Path, dict[str, Any]]:
-    if cfg.ckpt_path is not None:
-        path = _existing(cfg.ckpt_path)
-        return path, read_checkpoint(path)
-    if cfg.run_dir is None:
-        raise InputError(
-            "nothing to evaluate: give --ckpt_path FILE, or --run_dir DIR with --weights best or last"
-        )
-    directory = RunDirectory(Path(cfg.run_dir))
-    if not directory.has_run():
-        raise InputError(f"--run_dir {directory.path} is not a run directory")
-    return Record.read(directory).chosen(directory, cfg.weights)
-
-
-def _existing(path: str | Path) -> Path:
+def existing(path: str | Path) -> Path:
+    """The path of a checkpoint file; raises `InputError` where there is none."""
     if not Path(path).is_file():
         raise InputError(f"no checkpoint file {path} (--ckpt_path)")
     return Path(path)
 
 
-def _stored(directory: RunDirectory, checkpoint: dict[str, Any]) -> dict[str, Any]:
+def stored_values(directory: RunDirectory, checkpoint: dict[str, Any]) -> dict[str, Any]:
     """The run's values by section: from its config.yaml where that lies beside, the model's from the checkpoint."""
     stored: dict[str, Any] = {}
     if directory.config.is_file():
@@ -176,19 +137,23 @@ def _stored(directory: RunDirectory, checkpoint: dict[str, Any]) -> dict[str, An
     return {**stored, "model": {**stored.get("model", {}), **hyperparameters}}
 
 
-def _take_over(
+def take_over(
     command: str,
     cfg: Any,
     given: dict[str, Any],
     stored: dict[str, Any],
     names: frozenset[str] = frozenset(),
 ) -> None:
+    """Set the options that are the run's and that the user has not given; raises `InputError` for given ones that
+    differ where they may not. ``names``: data options of which a given value is let through.
+    """
     conflicts = []
     options = flat(plain(stored))
     for section, free in FREE[command].items():
         values, own = cfg[section], given.get(section, {})
         known = {key: value for key, value in (stored.get(section) or {}).items() if key in values}
-        taken = {key: value for key, value in known.items() if key not in own and key not in OF_ONE_START}
+        wanted = TAKEN.get(command, {}).get(section, known.keys() - OF_ONE_START)
+        taken = {key: value for key, value in known.items() if key not in own and key in wanted}
         if not cfg.trust:
             check_plain(section, taken, "the run's configuration")
         for key, value in known.items():

@@ -142,7 +142,7 @@ def test_averaged_weights_are_the_ones_scored_kept_and_tested(
     assert summary["val_loss"] != summary_of(plain)["val_loss"]
     for split, prefix in (("validate", "val"), ("test", "test")):
         capsys.readouterr()
-        assert main([split, "--run_dir", str(run), "--weights", "last", "--trust"]) == 0
+        assert main([split, "--run_dir", str(run), "--weights", "last"]) == 0
         out = capsys.readouterr().out
         loss = float(next(line for line in out.splitlines() if f"{prefix}/loss" in line).split()[-1])
         assert loss == pytest.approx(summary[f"{prefix}_loss"], rel=1e-9)
