@@ -45,6 +45,7 @@ from ilr.training.options import (
     naming_options,
     naming_trainer,
     settle_intervals,
+    settle_length,
 )
 from ilr.training.settled import Settled
 from ilr.training.trainer_checks import check_callbacks, check_trainer
@@ -145,6 +146,7 @@ class TrainingCLI(LightningCLI):
             self.start = find_resume(self.directory, cfg, self.given)
             self.text = None if self.start is None else self.start.text
             settle_intervals(cfg, self.given)
+            settle_length(cfg.trainer)
         check_trainer(self.config.subcommand, cfg.trainer)
         for section, name in ((cfg.model, "init_seed"), (cfg.model, "dropout_seed"), (cfg.data, "seed")):
             if section[name] is None:

@@ -51,8 +51,10 @@ def _noise(comparison: Comparison) -> Iterator[str]:
 
 def _terms(comparison: Comparison) -> Iterator[str]:
     evaluation, arms = comparison.evaluation, comparison.evaluation.arms
+    share = (arms[0].first.share_of_split or {}).get(evaluation.split, 1)
+    part = "" if share == 1 else f"the first {100 * share:.3g} % of "
     yield (
-        f"Compared on the {evaluation.split} split, {len(evaluation.weights)} documents, "
+        f"Compared on {part}the {evaluation.split} split, {len(evaluation.weights)} documents, "
         f"{sum(len(arm.runs) for arm in arms)} runs of {len(arms)} arms, against the baseline "
         f"{comparison.baseline_arm.label}. Δ in {evaluation.figure}, below 0 is better; p by Holm over the "
         f"arms; differences under {comparison.smallest:g} count as none."

@@ -65,6 +65,7 @@ class Run:
     config_hash: str | None = None
     identity: dict[str, Any] | None = None
     test_loss: float | None = None
+    share_of_split: dict[str, float] | None = None
 
     def loss(self, split: Split) -> float | None:
         """NLL per token that the run itself reported for this split."""

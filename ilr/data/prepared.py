@@ -55,7 +55,7 @@ class PreparedData:
         info, self.tables[split], self.streams[split] = cut_at_document(
             self.manifest.splits[split], table, self.streams[split], max_tokens
         )
-        if info.documents == 0:
+        if info.documents == 0 and len(table):
             raise InputError(
                 f"--data.{option} {max_tokens} is less than the {table.tokens[0]} tokens of the "
                 f"first document of the {split} split"

@@ -87,6 +87,7 @@ def _record(
         pseudo_documents=manifest.pseudo_documents,
         separator_token=manifest.separator_token,
         documents=info.documents,
+        share_of_split=text.data.share_of(text.split),
         tokens=info.tokens,
         bytes=num_bytes,
         words=num_words,

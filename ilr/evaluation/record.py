@@ -36,6 +36,7 @@ class Record:
     pseudo_documents: bool
     separator_token: str
     documents: int
+    share_of_split: float
     tokens: int
     bytes: int
     words: int
@@ -83,13 +84,18 @@ class Record:
             "checkpoint": f"{self.checkpoint}, step {self.step}",
             "schedule": f"{self.schedule} ({under}: {self.trained_schedule})",
             "text": f"{self.split} of {', '.join(self.corpus)}: {self.documents:,} documents, "
-            f"{self.tokens:,} tokens, {self.bytes:,} bytes, {self.words:,} words",
+            f"{self.tokens:,} tokens, {self.bytes:,} bytes, {self.words:,} words{self._part()}",
             "prepared": f"original text, {cut}, {self.separator_token} after each",
             "hashes": f"corpus {self.corpus_hash[:12]}, split {self.split_hash[:12]}, "
             f"tokenizer {self.tokenizer_hash[:12]}",
             "windows": self._windows(),
             "scored": f"{self.scored_tokens:,} tokens, {self.precision} on {self.device}",
         }
+
+    def _part(self) -> str:
+        return (
+            "" if self.share_of_split == 1 else f"; the first {100 * self.share_of_split:.3g} % of the split"
+        )
 
     def _windows(self) -> str:
         beyond = f", beyond the trained context of {self.trained_context}"

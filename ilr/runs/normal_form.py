@@ -53,17 +53,40 @@ def sizes_of(config: DecoderConfig, plan: Plan) -> Options:
 def optimisation_of(options: Options, plan: Plan) -> Options:
     """What the optimiser and its learning rate depend on."""
     names = ["learning_rate", "lr_schedule", "betas", "adam_eps", "weight_decay"]
-    names.append("warmup_ratio" if options["model.warmup_steps"] is None else "warmup_steps")
     if options["model.lr_schedule"] == "cosine":
         names += ["min_lr_ratio", "extra_steps"]
     if options["model.weight_decay"]:
         names.append("decay_norms")
     same = {f"model.{name}": options[f"model.{name}"] for name in names}
+    same |= _warmup_of(options)
     same["model.betas"] = [float(beta) for beta in same["model.betas"]]
     repeated = options["model.repeated_weight_decay"]
     if repeated is not None and float(repeated) != options["model.weight_decay"] and _repeats(plan):
         same["model.repeated_weight_decay"] = float(repeated)
     return same
+
+
+def _warmup_of(options: Options) -> Options:
+    """The warm-up in steps, or as a share where the number of steps depends on the text."""
+    steps, ratio = options["model.warmup_steps"], options["model.warmup_ratio"]
+    length, epochs = _length_of(options)
+    if steps is None and (length is None or epochs is not None):
+        return {"model.warmup_ratio": ratio}
+    warmup = int(steps) if steps is not None else round(ratio * length)
+    # A first step at the whole rate is none, where nothing else depends on its length.
+    flat = warmup == 1 and options["model.lr_schedule"] == "constant"
+    return {"model.warmup_steps": 0 if flat else warmup}
+
+
+def _length_of(options: Options) -> tuple[int | None, int | None]:
+    """Limits of steps and of epochs, None where there is none."""
+    steps = options.get("trainer.max_steps")
+    length = None if steps is None or int(steps) < 0 else int(steps)
+    # Null is Lightning's: no limit beside one of steps, else 1,000.
+    epochs = options.get("trainer.max_epochs", 1)
+    if epochs is None:
+        epochs = -1 if length is not None else 1000
+    return length, epochs if epochs >= 0 else None
 
 
 def _repeats(plan: Plan) -> bool:
@@ -82,24 +105,17 @@ def training_of(options: Options) -> Options:
         value = options.get(f"trainer.{name}")
         return default if value is None else value
 
-    steps = int(given("max_steps", -1))
-    epochs = options.get(
-        "trainer.max_epochs", 1
-    )  # null is Lightning's: no limit beside one of steps, else 1,000
+    steps, epochs = _length_of(options)
     precision = _PRECISIONS.get(given("precision"), given("precision"))
     val_every = options.get("val_every", 200)
     same: Options = {
         "data.batch_size": options["data.batch_size"],
-        "trainer.max_steps": steps if steps >= 0 else None,
-        "trainer.max_epochs": (None if steps >= 0 else 1000)
-        if epochs is None
-        else epochs
-        if epochs >= 0
-        else None,
+        "trainer.max_steps": steps,
+        "trainer.max_epochs": epochs,
         "trainer.accumulate_grad_batches": given("accumulate_grad_batches", 1),
         "trainer.gradient_clip_val": float(options.get("trainer.gradient_clip_val", 1.0) or 0) or None,
         "trainer.precision": precision,
-        "val_every": min(val_every, steps) if steps > 0 else val_every,  # the last step is validated anyway
+        "val_every": min(val_every, steps) if steps else val_every,  # the last step is validated anyway
         "trainer.overfit_batches": given("overfit_batches", 0.0) or None,
         "trainer.callbacks": _acting(given("callbacks")),
         "trainer.plugins": _acting(given("plugins")),

@@ -111,6 +111,7 @@ def find_resume(directory: RunDirectory, cfg: Any, given: dict[str, Any]) -> Res
     take_over(
         "fit", cfg, given, stored_values(directory, checkpoint), NAMES if text is not None else frozenset()
     )
+    _keep_warmup(cfg, given, checkpoint)
     if text is not None and NAMES & given.get("data", {}).keys():
         text = replace(text, key=None)
     _check_unfinished(directory, cfg)
@@ -182,6 +183,13 @@ def take_over(
             cfg[key] = stored[key]
     if conflicts:
         raise InputError("this checkpoint's run was made with other values: " + "; ".join(conflicts))
+
+
+def _keep_warmup(cfg: Any, given: dict[str, Any], checkpoint: dict[str, Any]) -> None:
+    """Of a run that is made longer, the warm-up stays what it was: a share of the steps of the run's beginning."""
+    longer = given.get("trainer", {}).keys() & {"max_steps", "max_epochs"}
+    if longer and cfg.model.warmup_steps is None and cfg.model.lr_schedule == "constant":
+        cfg.model.warmup_steps = round(cfg.model.warmup_ratio * checkpoint["ilr"]["horizon"])
 
 
 def _without_stops(value: Any) -> Any:

@@ -66,6 +66,7 @@ class Summary(Schema):
     identity: dict[str, Any] | None = None
     corpus_hash: str | None = None
     split_hashes: dict[str, str] | None = None
+    share_of_split: dict[str, Finite] | None = None
     tokenizer_hash: str | None = None
     world_size: Count | None = None
     vocab_size: Count | None = None

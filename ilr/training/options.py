@@ -94,6 +94,13 @@ def settle_intervals(cfg: Any, given: dict[str, Any]) -> None:
     cfg.trainer.val_check_interval = cfg.val_every * cfg.trainer.accumulate_grad_batches
 
 
+def settle_length(trainer: Any) -> None:
+    """Say what a limit of epochs that is null means to the Trainer, so that it is recorded so."""
+    if trainer.max_epochs is None:
+        unlimited = trainer.max_steps != -1 or trainer.max_time is not None
+        trainer.max_epochs = -1 if unlimited else 1000
+
+
 @contextmanager
 def naming_options() -> Iterator[None]:
     """Put the option's name before a message about a model value."""

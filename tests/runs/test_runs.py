@@ -230,6 +230,29 @@ def test_a_constant_schedule_can_be_extended_and_a_cosine_cannot(
     assert extended["val_loss"] == straight["val_loss"]
 
 
+def test_a_run_made_longer_is_the_one_with_the_warm_up_that_it_had(config: Path, tmp_path: Path) -> None:
+    """Right numbers, point 8: a share of the steps is another number of them in a run that was so long at once."""
+    options = ("--model.lr_schedule", "constant", "--model.warmup_ratio", "0.2", "--val_every", "30")
+    longer = ("--trainer.max_steps", "30")
+    assert fit(config, tmp_path / "longer", *options) == 0
+    assert fit(config, tmp_path / "longer", *options, *longer, "--resume", "auto") == 0
+    assert fit(config, tmp_path / "straight", *options, *longer) == 0
+    assert fit(config, tmp_path / "same", *options, *longer, "--model.warmup_steps", "2") == 0
+    extended, straight, same = (summary_of(tmp_path / name) for name in ("longer", "straight", "same"))
+    assert (extended["config_hash"] == same["config_hash"], extended["val_loss"]) == (True, same["val_loss"])
+    assert extended["config_hash"] != straight["config_hash"]
+    assert extended["val_loss"] != straight["val_loss"]
+
+
+def test_no_limit_of_epochs_may_be_said_by_null(config: Path, tmp_path: Path) -> None:
+    """Right numbers, point 17: no callback has changed it."""
+    null = ("--trainer.max_epochs", "null")
+    assert fit(config, tmp_path / "null", *null) == 0
+    assert fit(config, tmp_path / "none", "--trainer.max_epochs", "-1") == 0
+    one, other = summary_of(tmp_path / "null"), summary_of(tmp_path / "none")
+    assert (one["config_hash"], one["val_loss"]) == (other["config_hash"], other["val_loss"])
+
+
 def test_a_schedule_at_test_time_is_used_and_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def loss(*options: str) -> tuple[float, str]:
         capsys.readouterr()

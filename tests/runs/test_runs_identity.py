@@ -46,6 +46,7 @@ SAME: list[tuple[str, Any]] = [
     ("trainer.overfit_batches", 0), ("trainer.gradient_clip_val", 1), ("trainer.max_epochs", None),
     ("trainer.min_steps", 5), ("trainer.min_epochs", 1), ("trainer.callbacks", [LOOK]), ("trainer.callbacks", []),
     ("trainer.plugins", ["lightning.pytorch.plugins.AsyncCheckpointIO"]),
+    ("model.warmup_steps", 0), ("model.warmup_ratio", 0.04),  # half a step, and less
     ("data.vocab_size", 4096), ("trainer.accumulate_grad_batches", 1),
 ]  # fmt: skip
 """Each is another word for what a run of BASE has, or touches nothing in it."""
@@ -132,6 +133,9 @@ def test_the_defaults_of_the_parser_are_those_of_an_identity(options_of_fit: dic
         ({"model.schedule": [1, 1]}, "model.repeated_weight_decay", 0.5),
         ({"model.schedule": [1, 1]}, "model.injection", "add"),
         ({"val_every": 10}, "val_every", 1000),
+        ({"model.warmup_ratio": 0.2}, "model.warmup_steps", 2),
+        ({"model.lr_schedule": "constant"}, "model.warmup_steps", 1),
+        ({"trainer.max_epochs": -1}, "trainer.max_epochs", None),
     ],
 )
 def test_an_option_without_effect_does_not_count(needed: dict[str, Any], name: str, value: Any) -> None:
@@ -143,6 +147,8 @@ def test_an_option_without_effect_does_not_count(needed: dict[str, Any], name: s
     ("needed", "name", "value"),
     [
         ({"trainer.callbacks": [STOP]}, "trainer.min_steps", 8),
+        ({"trainer.max_epochs": 1}, "model.warmup_ratio", 0.04),
+        ({"model.warmup_steps": 0}, "model.warmup_steps", 1),
         ({"trainer.max_time": "00:00:00:01"}, "trainer.min_epochs", 2),
         ({"trainer.precision": "bf16-true"}, "model.val_precision", "32-true"),
         ({"model.residual_init": "layers", "model.schedule": [{"layers": [0, 1]}]}, "model.num_layers", 3),

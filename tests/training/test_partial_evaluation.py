@@ -12,6 +12,7 @@ import yaml
 from jsonargparse import Namespace
 from training_cases import tiny_model, tiny_text
 
+from ilr.cli import main as ilr
 from ilr.commands.train import main
 from ilr.errors import InputError
 from ilr.training.trainer_checks import check_trainer
@@ -129,3 +130,45 @@ def test_a_split_cut_by_the_data_is_scored_over_its_own_bytes_and_marked(
     assert marked == [summary["share_of_split"]["validation"]]
     assert main(["validate", "--run_dir", str(cut)]) == 0
     assert "val/share_of_split" in capsys.readouterr().out
+
+
+def test_a_part_is_marked_by_evaluate_and_compare_too(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Right numbers, point 1: every output of a split that is cut says so; of a whole one none does."""
+    for seed in ("1", "2"):
+        for schedule in ("[1,1]", "[2,1]"):
+            words = (
+                "--data.max_eval_tokens",
+                "4000",
+                "--seed_everything",
+                seed,
+                "--model.schedule",
+                schedule,
+            )
+            run = fit(folder, f"cut-runs/{schedule[1]}-{seed}", *words)
+    share = json.loads((run / "summary.json").read_text())["share_of_split"]["test"]
+    mark = f"the first {100 * share:.3g} % of "
+    capsys.readouterr()
+    assert ilr(["evaluate", str(run), "--split", "test"]) == 0
+    assert f" words; {mark}the split" in capsys.readouterr().out
+    assert json.loads((run / "evaluation-test.json").read_text())["share_of_split"] == share
+    assert ilr(["compare", str(folder / "cut-runs"), "--output", str(tmp_path / "compared")]) == 0
+    assert f"Compared on {mark}the test split" in (tmp_path / "compared" / "comparison.md").read_text()
+    whole = fit(folder, "whole")
+    capsys.readouterr()
+    assert ilr(["evaluate", str(whole)]) == 0
+    assert " words\n" in capsys.readouterr().out
+
+
+def test_a_cut_leaves_a_split_without_documents_as_it_is(folder: Path, tmp_path: Path) -> None:
+    """Right numbers, point 1: another text has no split but one, and a run may have no validation text."""
+    run = fit(folder, "cut-other", "--data.max_eval_tokens", "4000")
+    (tmp_path / "other.txt").write_text("A text of its own.\n" * 30)
+    assert ilr(["evaluate", str(run), "--corpus", str(tmp_path / "other.txt")]) == 0
+    found = json.loads((run / "evaluation-other.json").read_text())
+    assert (found["share_of_split"], found["bytes"]) == (1, 30 * len("A text of its own.\n"))
+    data = tiny_text(str(folder / "cache"), splits=(0.9, 0.0, 0.1), max_eval_tokens=4000)
+    data.setup()
+    assert (data.share_of("validation"), len(data.stream("validation"))) == (1, 0)
+    assert 0 < len(data.stream("test")) <= 4000
