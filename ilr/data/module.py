@@ -17,7 +17,7 @@ from ilr.data.loaders import EvaluationLoader, TrainLoader
 from ilr.data.prepare import prepare
 from ilr.data.prepared import PreparedData
 from ilr.data.recipe import Recipe, check_least, contexts_of, names_of
-from ilr.data.recorded import TEXT, RunText, current_run_text, fetch_run_text
+from ilr.data.recorded import TEXT, RunText, current_run_text, fetch_run_text, needed_again
 from ilr.data.tokens import DocumentTable
 from ilr.model.memory import check_batches, most_workers
 from ilr.progress import say
@@ -127,8 +127,9 @@ class TextData(LightningDataModule):
         self._run_text = current_run_text()
         if self._run_text is None or self._run_text.key is None:
             # Whatever is misspelt or missing is said before anything is made.
-            self.recipe.sources(self.cache)
-            self.recipe.tokenizer_content()
+            with needed_again(self._run_text):
+                self.recipe.sources(self.cache)
+                self.recipe.tokenizer_content()
         self._key: str | None = None
         self._ready = False
         self._loader: TrainLoader | None = None

@@ -90,6 +90,21 @@ def current_run_text() -> RunText | None:
     return _CURRENT.get()
 
 
+@contextmanager
+def needed_again(text: RunText | None) -> Iterator[None]:
+    """Have the error for a file that is not there say what to do, where it is a run's; as ever for None."""
+    try:
+        yield
+    except InputError as error:
+        raise error if text is None else InputError(f"{error}; {_GIVE_IT}") from None
+
+
+_GIVE_IT = (
+    "it is the text that the run was trained on: put it back where it was, or give it to fit or validate by "
+    "--data.corpus FILE"
+)
+
+
 def fetch_run_text(text: RunText, recipe: Recipe, cache: Path) -> tuple[Path, str]:
     """The cache and the key of a run's prepared data: its own where they are there, else the same made again.
 
@@ -106,7 +121,7 @@ def fetch_run_text(text: RunText, recipe: Recipe, cache: Path) -> tuple[Path, st
         f"the prepared data of the run cannot be used either ({gone}): put the text back as it was, or name the "
         "cache that has them ($ILR_CACHE)"
         if places
-        else "give the text of the run"
+        else _GIVE_IT
     )
     try:
         manifest = prepare(recipe, cache)

@@ -22,6 +22,9 @@ LOCK_FILE = ".lock"
 PATIENCE = 10.0
 """Seconds to wait for the worker processes of a holder that was killed: they notice it by themselves."""
 
+_HELD: dict[Path, tuple[int, int]] = {}
+"""Which file each lock of this process is, by device and inode: another one may come to have its name."""
+
 
 @dataclass(frozen=True)
 class Holder:
@@ -78,12 +81,34 @@ def held(directory: Path, what: str) -> Iterator[None]:
         raise InputError(f"{what} is in use by {Holder.read(path) or holder or 'another process'}") from None
     try:
         path.write_text(json.dumps(asdict(Holder.this_process())), encoding="utf-8")
+        _HELD[directory] = _file(path)
         yield
     except InputError:
-        if new:  # where nothing came of it, nothing is left
+        if new and _is_held(directory):  # where nothing came of it, nothing is left
             path.unlink(missing_ok=True)
         raise
     finally:
-        if path.exists():
+        if _is_held(directory):
             path.write_text("", encoding="utf-8")
+        _HELD.pop(directory, None)
         lock.release()
+
+
+def check_held(directory: Path) -> None:
+    """Raise `InputError` where this process took the lock of a directory that is not there any more, or another one:
+    what it would still write there could be amid another process's files.
+    """
+    if directory in _HELD and not _is_held(directory):
+        raise InputError(
+            f"{directory} was removed or replaced while this process was writing there; nothing more is written"
+        )
+
+
+def _is_held(directory: Path) -> bool:
+    path = directory / LOCK_FILE
+    return directory in _HELD and path.exists() and _file(path) == _HELD[directory]
+
+
+def _file(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino

@@ -29,6 +29,10 @@ def fitting(given: Mapping[str, Tensor], own: Mapping[str, Tensor], source: str)
             raise InputError(
                 f"{source} does not fit this model: its {name} is {found}, the model's is {tuple(own[name].shape)}"
             )
+        if tensor.layout != torch.strided:
+            raise InputError(
+                f"{source} does not fit this model: its {name} is {tensor.layout}, allowed: dense"
+            )
     return chosen
 
 

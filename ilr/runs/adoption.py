@@ -11,6 +11,7 @@ from ilr.runs.checkpoints import Record, read_checkpoint
 from ilr.runs.directory import RunDirectory
 from ilr.runs.options import defaults_of
 from ilr.runs.resume import existing, stored_values, take_over
+from ilr.runs.text import text_of_run
 
 OF_THE_TOKENIZER = ("vocab_size", "separator_token")
 """Data options that describe the tokenizer, which is the run's own."""
@@ -25,7 +26,7 @@ def adopt_checkpoint(cfg: Any, given: dict[str, Any]) -> tuple[RunDirectory, str
     path, checkpoint = _chosen(cfg)
     directory = RunDirectory(path.parent.parent)
     stored = stored_values(directory, checkpoint)
-    text = RunText.of_checkpoint(checkpoint)
+    text = text_of_run(directory, checkpoint, stored.get("data", {}))
     take_over("validate", cfg, given, stored)
     if given.get("data", {}).keys() & Recipe.__dataclass_fields__.keys():
         _adopt_tokenizer(cfg.data, given["data"], stored, directory, text)

@@ -14,6 +14,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from ilr.errors import InputError
 from ilr.files import plain_json
+from ilr.files.lock import check_held
 from ilr.files.readers import read_json
 from ilr.files.text import MissingFile
 from ilr.runs.directory import RunDirectory, atomic_write
@@ -24,6 +25,9 @@ from ilr.training.step_callback import StepCallback, validation_follows
 KEPT = 2
 """Newest checkpoints kept, so that one cut short by a crash leaves the one before it."""
 
+
+OWN = "step-????????*.ckpt"
+"""Names of the checkpoints that a run writes and deletes; a copy under another name stays."""
 
 KEYS: dict[str, type] = {"global_step": int, "state_dict": dict, "hyper_parameters": dict, "ilr": dict}
 """What every checkpoint of this project holds, among other things."""
@@ -45,7 +49,7 @@ class AtomicCheckpointIO(CheckpointIO):
                 torch.save(checkpoint, file)
         except (OSError, RuntimeError) as error:
             raise InputError(
-                f"cannot write the checkpoint {path}: {error}; earlier checkpoints are intact"
+                f"cannot write the checkpoint {path}: {_reason(error)}; earlier checkpoints are intact"
             ) from error
 
     def load_checkpoint(
@@ -194,17 +198,19 @@ class Checkpoints(StepCallback, Checkpoint):
 
     def save(self, trainer: L.Trainer, val_loss: float | None = None) -> None:
         """Save the state after this step as the newest, and as the best where it is."""
+        check_held(self.directory.path)
         step = trainer.global_step
         if not _finite(trainer):
             rank_zero_warn(f"the weights are not finite at step {step}: no checkpoint saved")
             return
         known = {saved.step: saved for saved in self.record.last}
+        file = f"step-{step:08d}.ckpt"
         if step not in known or val_loss is not None:
-            saved = Saved(f"step-{step:08d}.ckpt", step, val_loss)
+            saved = Saved(file, step, val_loss)
             trainer.save_checkpoint(self.directory.checkpoints / saved.file)
             self.record.last = [*(s for s in self.record.last if s.step < step), saved]
         if val_loss is not None and val_loss == val_loss and _improves(val_loss, self.record.best):
-            self.record.best = Saved(f"step-{step:08d}.ckpt", step, val_loss)
+            self.record.best = Saved(file, step, val_loss)
         if trainer.is_global_zero:
             self._prune()
 
@@ -212,9 +218,13 @@ class Checkpoints(StepCallback, Checkpoint):
         self.record.last = self.record.last[-KEPT:]
         kept = {saved.file for saved in (*self.record.last, self.record.best) if saved is not None}
         self.record.write(self.directory)
-        for path in self.directory.checkpoints.glob("*.ckpt*"):
+        for path in self.directory.checkpoints.glob(OWN):
             if path.name not in kept:
                 path.unlink(missing_ok=True)
+
+
+def _reason(error: OSError | RuntimeError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _improves(val_loss: float, best: Saved | None) -> bool:

@@ -95,7 +95,7 @@ class RunDirectory:
 
     def clear(self) -> None:
         """Take away what a run without a checkpoint left; its configuration last, which says that it was one."""
-        for name in OF_CHECKPOINTS:
+        for name in ("record.json", "step-*.ckpt"):
             _delete(self.checkpoints.glob(name))
         for name in (*OF_TRAINING, EVENTS, *reversed(OF_A_START)):
             _delete(self.path.glob(name))

@@ -10,6 +10,7 @@ from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams as hparams_records
 
 from ilr.files import plain_json
+from ilr.files.lock import check_held
 from ilr.files.places import naming
 from ilr.runs.directory import RunDirectory, atomic_write, read_history
 
@@ -90,6 +91,7 @@ class RunLogger(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Add one point; a validation that the history has already is not added again."""
+        check_held(self.directory.path)
         step = 0 if step is None else step
         if "val/loss" in metrics:
             if step in self._validated:
@@ -135,7 +137,8 @@ class RunLogger(Logger):
     def _open(self) -> SummaryWriter:
         points = []
         if self._resume_step is not None:
-            points = [p for p in read_history(self.directory.history) if self._stays(p, self._resume_step)]
+            found = read_history(self.directory.history)
+            points = _once([point for point in found if self._stays(point, self._resume_step)])
             self._validated = {p["step"] for p in points if "val/loss" in p}
         with atomic_write(self.directory.history) as file:
             file.writelines(plain_json.dumps(point) + "\n" for point in points)
@@ -151,6 +154,14 @@ class RunLogger(Logger):
     def _stays(point: dict[str, Any], step: int) -> bool:
         """Whether a point was there at the checkpoint; what is tested after training is tested again."""
         return point["step"] <= step and not any(tag.startswith("test/") for tag in point)
+
+
+def _once(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The points in order of their steps; of those with the same step and tags, which two fits at once or a copy
+    leave, the last.
+    """
+    last = {(point["step"], frozenset(point)): point for point in points}
+    return sorted(last.values(), key=lambda point: point["step"])
 
 
 def _mirror(writer: SummaryWriter, point: dict[str, Any]) -> None:

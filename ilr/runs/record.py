@@ -8,6 +8,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
 
 from ilr.errors import InputError
+from ilr.files.lock import check_held
 from ilr.model.cost import cost
 from ilr.model.fsdp import gathered_weights
 from ilr.model.metrics import Scores, of_a_part
@@ -119,6 +120,7 @@ class RunRecord(L.Callback):
         self, trainer: L.Trainer, module: LanguageModel, status: str, tests: dict[str, Scores]
     ) -> None:
         """Write documents.parquet and, last, summary.json; print how it ended."""
+        check_held(self.directory.path)
         write_documents(self.directory, module.data, module.scores)
         settings = yaml.safe_load(self.config)
         summary = summarise(

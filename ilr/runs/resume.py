@@ -17,6 +17,7 @@ from ilr.runs.identity import same_number
 from ilr.runs.option_schema import check_options
 from ilr.runs.options import flat
 from ilr.runs.schema import Settings
+from ilr.runs.text import named_anew, text_of_run
 from ilr.runs.trust import check_plain
 
 FREE: dict[str, dict[str, set[str] | None]] = {
@@ -107,12 +108,11 @@ def find_resume(directory: RunDirectory, cfg: Any, given: dict[str, Any]) -> Res
             _check_anew(directory)
             return None
         path, checkpoint = found
-    text = RunText.of_checkpoint(checkpoint)
-    take_over(
-        "fit", cfg, given, stored_values(directory, checkpoint), NAMES if text is not None else frozenset()
-    )
+    stored = stored_values(directory, checkpoint)
+    text = text_of_run(directory, checkpoint, stored.get("data", {}))
+    take_over("fit", cfg, given, stored, NAMES if text is not None else frozenset())
     _keep_warmup(cfg, given, checkpoint)
-    if text is not None and NAMES & given.get("data", {}).keys():
+    if text is not None and named_anew(given.get("data", {}), stored.get("data", {}), NAMES):
         text = replace(text, key=None)
     _check_unfinished(directory, cfg)
     read_history(directory.history)  # what cannot be read is said before anything changes

@@ -20,6 +20,7 @@ from ilr.runs.loading import chosen_checkpoint, decoder_of
 from ilr.runs.option_schema import check_options
 from ilr.runs.options import defaults_of, flat
 from ilr.runs.schema import Settings
+from ilr.runs.text import text_beside
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class TrainedRun:
             checkpoint=file,
             step=checkpoint["global_step"],
             decoder=decoder,
-            directory=RunDirectory(file.resolve().parent.parent),
+            directory=RunDirectory(file.absolute().parent.parent),
             val_precision=checkpoint["hyper_parameters"].get("val_precision", "same"),
             text=RunText.of_checkpoint(checkpoint),
         )
@@ -107,7 +108,7 @@ class TrainedRun:
         Raises `InputError` where neither can be done, or the text has changed since.
         """
         # The configuration gives the context once, to the model.
-        with trained_on(self.text):
+        with trained_on(self.text or text_beside(self.directory, self.settings["data"])):
             data = TextData(**self.settings["data"] | {"context": self.decoder.config.context})
         data.setup()
         if data.tokenizer.to_str() != self.tokenizer.to_str():

@@ -78,6 +78,16 @@ class StepWindow:
             "gradient_norm": float(self.gradient_norm),
         }
 
+    @staticmethod
+    def describes(state: Any) -> bool:
+        """Whether plain data, as of a checkpoint, are what `state_dict` gives; older checkpoints have no skips."""
+        needed = {"nll", "tokens", "steps", "clipped_steps", "gradient_norm"}
+        return (
+            isinstance(state, dict)
+            and needed <= state.keys()
+            and all(isinstance(value, int | float) for value in state.values())
+        )
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on with an interval that `state_dict` described; a cut optimiser step is begun anew."""
         self.__init__()  # type: ignore[misc]

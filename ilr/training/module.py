@@ -294,10 +294,15 @@ class LanguageModel(L.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on with the open logged interval, over the same horizon; `InputError` for weights of another model."""
+        window, horizon = (checkpoint["ilr"].get(name) for name in ("window", "horizon"))
+        loops = checkpoint.get("loops")
+        whole = isinstance(loops, dict) and {"fit_loop", "validate_loop", "test_loop"} <= loops.keys()
+        if not self.window.describes(window) or not isinstance(horizon, int) or not whole:
+            raise InputError("the checkpoint does not say where its training was: it cannot be gone on with")
         checkpoint["state_dict"] = fitting(checkpoint["state_dict"], self.state_dict(), "the checkpoint")
         warn_of_other_slopes(self.config, checkpoint["ilr"])
-        self.window.load_state_dict(checkpoint["ilr"]["window"])
-        self._begun_horizon = checkpoint["ilr"]["horizon"]
+        self.window.load_state_dict(window)
+        self._begun_horizon = horizon
 
     # -- evaluation ----------------------------------------------------------------------------------------
 
