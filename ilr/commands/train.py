@@ -44,6 +44,7 @@ from ilr.training.options import (
     context_of,
     naming_options,
     naming_trainer,
+    naming_values,
     settle_intervals,
     settle_length,
 )
@@ -183,7 +184,7 @@ class TrainingCLI(LightningCLI):
             model = LanguageModel(**plain(self.cfg.model))
         if self.config.subcommand == "fit":
             check_planned_memory(self.cfg, model.config, model.plan)
-        with trained_on(self.text):
+        with trained_on(self.text), naming_values(self.cfg):
             super().instantiate_classes()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:

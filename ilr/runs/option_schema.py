@@ -11,7 +11,7 @@ from ilr.runs.options import defaults_of
 from ilr.runs.schema import Schema
 
 _NAMES = str | list[str] | None
-_CLASSES = str | dict[str, Any] | list[str | dict[str, Any]] | bool | None
+_CLASSES = str | dict[str, Any] | list[str | dict[str, Any]] | None
 _LIMIT = int | float | None
 _YES_OR_NO = (
     *(
@@ -66,7 +66,7 @@ _OTHER: dict[str, Any] = {
     "trainer.limit_predict_batches": _LIMIT,
     "trainer.accelerator": str | dict[str, Any],
     "trainer.strategy": str | dict[str, Any],
-    "trainer.logger": _CLASSES,
+    "trainer.logger": _CLASSES | bool,
     "trainer.profiler": str | dict[str, Any] | None,
     "trainer.deterministic": bool | str | None,
     "trainer.fast_dev_run": bool | int | None,

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -14,6 +15,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
 
 from ilr.errors import InputError
+from ilr.files.plain import plain
 from ilr.files.plain_yaml import read_mapping
 from ilr.model.config import DecoderConfig
 from ilr.training.module import LanguageModel
@@ -131,6 +133,39 @@ def naming_trainer() -> Iterator[None]:
         LookupError,
     ) as error:
         raise InputError(f"--trainer: {' '.join(str(error).split())}") from error
+
+
+@contextmanager
+def naming_values(cfg: Any) -> Iterator[None]:
+    """Say in one line which value of this configuration makes no object of its option's type: those of a run's files
+    pass no parser, and a class may refuse what it is given.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except ValueError as error:
+        if not (found := _MISFIT.search(str(error))):
+            raise
+        got = found["value"].strip()
+        names = [
+            f"--{section}.{key}"
+            for section in ("model", "data", "trainer")
+            for key, value in plain(cfg[section]).items()
+            if str(value) == got
+        ]
+        lines = [line.strip(" -") for line in (found["reasons"] or found["expected"]).splitlines()]
+        told = [line for line in dict.fromkeys(lines) if line.startswith(_TOLD) or "()" in line]
+        raise InputError(f"{' or '.join(names) or 'an option'}: got {got}; {'; '.join(told[:3])}") from None
+
+
+_TOLD = ("Expected", "Not a valid", "Problem", "Unexpected", "`")
+_MISFIT = re.compile(
+    r"\A(?:Does not validate.*?Errors:\n(?P<reasons>.*)\nGiven value type:[^\n]*\nGiven value: "
+    r"|(?P<expected>Expected an? .*?)\. Got value: )(?P<value>.*)",
+    re.DOTALL,
+)
+"""How jsonargparse says that a value is none of its option's types."""
 
 
 def check_strategy(strategy: Any) -> None:
