@@ -26,6 +26,7 @@ from ilr.files.lock import LOCK_FILE, held
 from ilr.files.plain import plain
 from ilr.model.config import DecoderConfig
 from ilr.model.plan import make_plan
+from ilr.progress import say
 from ilr.runs.adoption import adopt_checkpoint
 from ilr.runs.checkpoints import AtomicCheckpointIO, Checkpoints
 from ilr.runs.directory import RunDirectory
@@ -35,7 +36,7 @@ from ilr.runs.record import RunRecord
 from ilr.runs.resume import AlreadyFinished, Resume, find_resume
 from ilr.training.bounds import check_planned_memory, check_seeds, check_trainer_numbers
 from ilr.training.health import Diverged, Health, ValidationLines
-from ilr.training.module import LanguageModel
+from ilr.training.module import SPLITS, LanguageModel
 from ilr.training.options import (
     add_run_options,
     check_configurations,
@@ -49,7 +50,7 @@ from ilr.training.options import (
     settle_length,
 )
 from ilr.training.settled import Settled
-from ilr.training.trainer_checks import check_callbacks, check_trainer
+from ilr.training.trainer_checks import check_callbacks, check_precision, check_trainer
 
 
 class TrainingParser(LightningArgumentParser):
@@ -137,7 +138,8 @@ class TrainingCLI(LightningCLI):
             cfg.seed_everything = random.SystemRandom().randrange(2**31)
         cfg.seed_everything = int(cfg.seed_everything)
         if self.config.subcommand != "fit":
-            self.directory, self.evaluated, self.text = adopt_checkpoint(cfg, self.given)
+            self.adopted = adopt_checkpoint(cfg, self.given)
+            self.directory, self.text = self.adopted.directory, self.adopted.text
         else:
             path = cfg.run_dir or (
                 Path(cfg.ckpt_path).parent.parent if cfg.ckpt_path else self._default_path()
@@ -196,7 +198,9 @@ class TrainingCLI(LightningCLI):
         plugins = [*_listed(cfg.trainer.plugins), AtomicCheckpointIO()]
         if self.config.subcommand != "fit":
             with naming_trainer():
-                return super().instantiate_trainer(logger=False, plugins=plugins, **kwargs)
+                trainer = super().instantiate_trainer(logger=False, plugins=plugins, **kwargs)
+                check_precision(cfg.trainer.precision, trainer)
+                return trainer
         check_strategy(cfg.trainer.strategy)
         self._take_directory()
         logger = RunLogger(self.directory, self.start.step if self.start else None)
@@ -227,12 +231,14 @@ class TrainingCLI(LightningCLI):
         ]
         try:
             with naming_trainer():
-                return super().instantiate_trainer(
+                trainer = super().instantiate_trainer(
                     logger=[logger, *own],
                     plugins=plugins,
                     default_root_dir=str(self.directory.path),
                     **kwargs,
                 )
+                check_precision(cfg.trainer.precision, trainer)
+                return trainer
         except InputError:
             self._leave_nothing_half_made()
             raise
@@ -297,14 +303,16 @@ class TrainingCLI(LightningCLI):
 
     def before_validate(self) -> None:
         """Say which weights are evaluated, and under which schedule."""
-        rank_zero_only(print)(f"evaluating {self.evaluated}", flush=True)
+        rank_zero_only(print)(f"evaluating {self.adopted.words}", flush=True)
 
     before_test = before_validate
 
     def after_validate(self) -> None:
-        """Print every figure in full."""
+        """Print every figure in full; say what of another text the weights were trained on."""
         for name, value in self.model.figures.items():
             rank_zero_only(print)(f"  {name:36} {value:.10g}", flush=True)
+        for warning in self.adopted.warnings(self.datamodule, SPLITS[next(iter(self.model.scores))]):
+            rank_zero_only(say)(f"warning: {warning}")
 
     after_test = after_validate
 

@@ -4,7 +4,8 @@ How a corpus is read, in this order: `files` (what a name or a pattern finds), `
 (text), `formats` (which reader), `rows` (the rules for rows), `json_stream`, `containers`, `hub`, `corpora`
 (text files and built-in corpora), `content` (one hash for one text), `documents`, `corpus_documents`.
 How it becomes ids: `tokenizer`, `pieces` and `encoding` (exactly, in bounded memory), `tokens` (streams on disk),
-`recipe` (what decides them), `manifest`, `cache`, `duplicates`, `prepare`, `prepared`, `recorded` (a run's own text).
+`recipe` (what decides them), `manifest`, `cache`, `duplicates`, `prepare`, `prepared`, `recorded` (a run's own text),
+`seen` (documents of another text that a run was trained on).
 How ids become batches: `order` (a function of seed and epoch), `blocks`, `loaders`, `module`.
 """
 

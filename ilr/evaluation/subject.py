@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from ilr.data import TextData
+from ilr.data.cache import cache_directory
+from ilr.data.seen import seen_in_training
 from ilr.errors import InputError
 from ilr.model.decoder import Decoder
 from ilr.model.plan import Plan
@@ -47,7 +49,9 @@ def evaluation_precision(run: TrainedRun, asked: str | None) -> str:
     if asked is None:
         asked = run.val_precision
     if asked == "same":
-        asked = str(run.settings["trainer"].get("precision"))
+        # Where no option says it, a plugin may have: the summary has what the Trainer made of both.
+        summary = run.directory.summary() or {}
+        asked = str(run.settings["trainer"].get("precision") or summary.get("precision"))
     asked = _SHORT.get(asked, asked)
     if asked not in PRECISIONS:
         raise InputError(f"--precision must be one of {', '.join(PRECISIONS)}, got {asked!r}")
@@ -97,7 +101,7 @@ def warnings_of(run: TrainedRun, text: Text) -> list[str]:
     """What the hashes say against this text: changed since training, or trained on."""
     summary, manifest = run.directory.summary(), text.data.manifest
     if summary is None:
-        return []
+        return [] if text.data is run.data else _seen(run, text)
     if text.split != WHOLE and text.data is run.data:
         known = (summary["split_hashes"] or {}).get(text.split)
         return (
@@ -107,7 +111,23 @@ def warnings_of(run: TrainedRun, text: Text) -> list[str]:
         )
     if text.split == WHOLE and summary["corpus_hash"] == manifest.corpus_hash:
         return ["this is the text that the run was trained on"]
-    return []
+    return _seen(run, text)
+
+
+def _seen(run: TrainedRun, text: Text) -> list[str]:
+    if run.text is None:
+        return []
+    settings, data = run.settings["data"], text.data
+    found = seen_in_training(
+        run.text,
+        settings.get("max_train_tokens"),
+        cache_directory(settings.get("cache_dir")),
+        text.name,
+        data.manifest,
+        data.text_of(text.split),
+        data.documents(text.split),
+    )
+    return list(found)
 
 
 def words_of(text: Text) -> int:

@@ -1,10 +1,13 @@
 """What `validate` and `test` take over from a run: its weights, its text, and its tokenizer for whatever text."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ilr.data import TextData
 from ilr.data.recipe import Recipe
 from ilr.data.recorded import RunText, read_run_tokenizer
+from ilr.data.seen import seen_in_training
 from ilr.errors import InputError
 from ilr.files.plain import plain
 from ilr.runs.checkpoints import Record, read_checkpoint
@@ -17,8 +20,38 @@ OF_THE_TOKENIZER = ("vocab_size", "separator_token")
 """Data options that describe the tokenizer, which is the run's own."""
 
 
-def adopt_checkpoint(cfg: Any, given: dict[str, Any]) -> tuple[RunDirectory, str, RunText | None]:
-    """Set the checkpoint and what it was trained with; say which it is, and which text unless the user names another.
+@dataclass(frozen=True)
+class Adopted:
+    """A checkpoint that is evaluated.
+
+    ``words``: which it is, and under which schedule. ``text``: the run's text, None where the user names another.
+    ``trained``: the run's text in any case, where it is known, of which ``max_train_tokens`` were trained on.
+    """
+
+    directory: RunDirectory
+    words: str
+    text: RunText | None
+    trained: RunText | None
+    max_train_tokens: int | None
+
+    def warnings(self, data: TextData, split: str) -> list[str]:
+        """What is to be said of another text than the run's: documents of it that the weights were trained on."""
+        if self.text is not None or self.trained is None:
+            return []
+        found = seen_in_training(
+            self.trained,
+            self.max_train_tokens,
+            data.cache,
+            split,
+            data.manifest,
+            data.text_of(split),
+            data.documents(split),
+        )
+        return list(found)
+
+
+def adopt_checkpoint(cfg: Any, given: dict[str, Any]) -> Adopted:
+    """Set the checkpoint and what it was trained with; what is evaluated.
 
     ``--ckpt_path`` names a file; ``--run_dir`` with ``--weights`` best or last asks the run's record.
     Another ``--model.schedule`` than the trained one evaluates the same weights under that schedule.
@@ -26,7 +59,7 @@ def adopt_checkpoint(cfg: Any, given: dict[str, Any]) -> tuple[RunDirectory, str
     path, checkpoint = _chosen(cfg)
     directory = RunDirectory(path.parent.parent)
     stored = stored_values(directory, checkpoint)
-    text = text_of_run(directory, checkpoint, stored.get("data", {}))
+    trained_on = text = text_of_run(directory, checkpoint, stored.get("data", {}))
     take_over("validate", cfg, given, stored)
     if given.get("data", {}).keys() & Recipe.__dataclass_fields__.keys():
         _adopt_tokenizer(cfg.data, given["data"], stored, directory, text)
@@ -35,7 +68,8 @@ def adopt_checkpoint(cfg: Any, given: dict[str, Any]) -> tuple[RunDirectory, str
     cfg.ckpt_path = str(path)
     trained, asked = plain(stored["model"]["schedule"]), plain(cfg.model.schedule)
     under = f"schedule {trained}" if trained == asked else f"schedule {asked} (trained under {trained})"
-    return directory, f"{path}, step {checkpoint['global_step']}, {under}", text
+    words = f"{path}, step {checkpoint['global_step']}, {under}"
+    return Adopted(directory, words, text, trained_on, stored.get("data", {}).get("max_train_tokens"))
 
 
 def _adopt_tokenizer(

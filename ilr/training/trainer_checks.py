@@ -59,6 +59,15 @@ def check_callbacks(callbacks: Iterable[L.Callback]) -> None:
                 raise InputError(f"--trainer.callbacks: {type(callback).__name__} is not supported: {reason}")
 
 
+def check_precision(asked: Any, trainer: L.Trainer) -> None:
+    """Raise `InputError` where the Trainer computes in another precision than asked for, as it does on CPUs."""
+    if str(asked) in ("16", "16-mixed") and trainer.precision != "16-mixed":
+        raise InputError(
+            f"--trainer.precision {asked}: the Trainer would take {trainer.precision} here; give --trainer.precision "
+            f"{trainer.precision}"
+        )
+
+
 def check_clipping(limit: float | None, algorithm: str | None) -> None:
     """Raise `InputError` for a clipping that is none by the norm."""
     if algorithm not in (None, "norm"):

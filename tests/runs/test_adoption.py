@@ -1,6 +1,7 @@
 """What an evaluation takes over from a run: weights, text and tokenizer, and nothing that only trains."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from run_cases import fit, refusal, summary_of, write_config
 from tokenizer_cases import byte_level
 
+from ilr.cli import main as ilr
 from ilr.commands.train import main
 from ilr.runs.trained_run import TrainedRun
 
@@ -79,6 +81,85 @@ def test_another_tokenizer_is_refused_whichever_option_asks_for_it(
     assert figures(capsys.readouterr().out)["val/loss"] == pytest.approx(
         summary_of(run)["val_loss"], rel=1e-9
     )
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [("--data.split_seed", "4"), ("--data.splits", "[0.2,0.4,0.4]"), ("--data.validation", "squares.txt")],
+)
+def test_documents_of_another_text_that_were_trained_on_are_counted(
+    config: Path,
+    run: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    cut: tuple[str, str],
+) -> None:
+    """Right numbers, point 9: the run's own training text is what counts, not that of the other cut."""
+    monkeypatch.chdir(config.parent)
+    arguments = ["--run_dir", str(run), *cut]
+    capsys.readouterr()
+    assert main(["validate", *arguments]) == 0
+    warned = [line for line in capsys.readouterr().err.splitlines() if "the run was trained on" in line]
+    own = set(TrainedRun.load(run).data.text_of("train"))
+    lines = [f"the square of {n} is {n * n}, and its cube is {n**3}.\n" for n in range(300)]
+    number = len(own) if "validation" in cut[0] else None
+    assert own < set(lines)
+    assert len(warned) == 1
+    found, of = (int(word) for word in re.findall(r"\d+", warned[0])[:2])
+    assert 0 < found <= of
+    assert number in (None, found)
+
+
+def test_a_run_s_own_text_and_one_that_it_has_not_seen_are_evaluated_without_a_word(
+    config: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Right numbers, point 9; `ilr evaluate` counts too, and a corpus that is cut otherwise is said."""
+    (tmp_path / "new.txt").write_text("".join(text + "\n" for text in OTHER))
+    squares = config.parent / "squares.txt"
+    (tmp_path / "half.txt").write_text("".join(squares.read_text().splitlines(keepends=True)[:150]))
+    own = set(TrainedRun.load(run).data.text_of("train"))
+    half = sum(line in own for line in (tmp_path / "half.txt").read_text().splitlines(keepends=True))
+    for said, command in (
+        ("", ["validate", "--run_dir", str(run)]),
+        ("", ["validate", "--run_dir", str(run), "--data.corpus", str(tmp_path / "new.txt")]),
+        ("", ["evaluate", str(run), "--corpus", str(tmp_path / "new.txt")]),
+        (
+            f"trained on {half} of the 150 half",
+            ["evaluate", str(run), "--corpus", str(tmp_path / "half.txt")],
+        ),
+        ("cut otherwise", ["validate", "--run_dir", str(run), "--data.document", "5 is"]),
+    ):
+        capsys.readouterr()
+        assert ilr(command) == 0
+        warned = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+        assert bool(warned) == bool(said), (command, warned)
+        assert any(said in line for line in warned) == bool(said)
+
+
+def test_a_precision_that_the_trainer_would_replace_is_refused(
+    config: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Right numbers, point 17: float16 became bfloat16 on CPUs, and was recorded and evaluated as float16."""
+    for command in (
+        ["fit", "-c", str(config), "--run_dir", str(tmp_path / "run")],
+        ["validate", "--run_dir", str(run)],
+    ):
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            main([*command, "--trainer.precision", "16-mixed"])
+        assert "would take bf16-mixed here" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_evaluate_takes_the_precision_of_a_plugin(config: Path, tmp_path: Path) -> None:
+    """Right numbers, point 2: by default the one that the run was validated in."""
+    plugin = "{class_path: lightning.pytorch.plugins.MixedPrecision, init_args: {precision: 16-mixed, device: cpu}}"
+    options = ("--trainer.max_steps", "2", "--val_every", "2", f"--trainer.plugins=[{plugin}]")
+    assert fit(config, tmp_path / "run", *options) == 0
+    assert ilr(["evaluate", str(tmp_path / "run")]) == 0
+    found = json.loads((tmp_path / "run" / "evaluation-validation.json").read_text())
+    assert found["precision"] == "16-mixed"
+    assert found["loss"] == pytest.approx(summary_of(tmp_path / "run")["val_loss"], rel=1e-9)
 
 
 CALLBACKS = """
