@@ -114,7 +114,7 @@ def find_resume(directory: RunDirectory, cfg: Any, given: dict[str, Any]) -> Res
     _keep_warmup(cfg, given, checkpoint)
     if text is not None and named_anew(given.get("data", {}), stored.get("data", {}), NAMES):
         text = replace(text, key=None)
-    _check_unfinished(directory, cfg)
+    _check_unfinished(directory, cfg, checkpoint["ilr"].get("horizon"))
     read_history(directory.history)  # what cannot be read is said before anything changes
     return Resume(path, int(checkpoint["global_step"]), text)
 
@@ -235,9 +235,12 @@ def _refuse_to_overwrite(directory: RunDirectory) -> None:
         )
 
 
-def _check_unfinished(directory: RunDirectory, cfg: Any) -> None:
+def _check_unfinished(directory: RunDirectory, cfg: Any, horizon: Any) -> None:
     summary = directory.summary()
     if summary is None or summary["status"] == "stopped":
+        return
+    # Earlier versions called a run finished that a limit of time had stopped before the steps asked for.
+    if summary["status"] == "finished" and isinstance(horizon, int) and summary["steps"] < horizon:
         return
     steps, epochs = cfg.trainer.max_steps, cfg.trainer.max_epochs
     longer = steps > summary["steps"] if steps > 0 else (epochs or 0) > round(summary["epochs"] or 0)

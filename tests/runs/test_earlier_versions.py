@@ -98,6 +98,16 @@ def test_one_that_was_killed_goes_on_to_the_figures_of_the_straight_run(folder: 
     assert new.config_hash == old.config_hash
 
 
+def test_one_that_was_stopped_and_called_finished_goes_on(folder: Path) -> None:
+    """Records that lie, point 14: its checkpoint knows how many steps were asked for."""
+    straight = summary_of(RUN)
+    unfinish(RUN)
+    (RUN / "summary.json").write_text(json.dumps({**straight, "steps": 6}))
+    assert ilr(["fit", "--run_dir", str(RUN), "--resume", "auto"]) == 0
+    assert summary_of(RUN)["steps"] == 12
+    assert summary_of(RUN)["val_loss"] == pytest.approx(straight["val_loss"], **NEAR)
+
+
 def test_another_text_is_not_taken_for_theirs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Right numbers, point 19: their checkpoints do not say what they were trained on, the files beside do."""
     text = (folder / "words.txt").read_text()
