@@ -14,6 +14,7 @@ from ilr.bench.variant import Precision, Variant
 from ilr.bench.worker import Job, Machine, Peak, Ready, Worker
 from ilr.errors import InputError
 from ilr.model.cost import Cost, cost
+from ilr.model.device import usable_device
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,7 @@ def find_device(name: str) -> torch.device:
     """``auto`` (a GPU where there is one) or a device by name; raises `InputError` where it is not there."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch raises either for a device that is not there
-        reason = str(error).splitlines()[0]
-        raise InputError(f"--device must be auto, cpu or a GPU that is here; {name!r}: {reason}") from None
-    return device
+    return usable_device(name)
 
 
 def measure(

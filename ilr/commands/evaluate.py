@@ -117,7 +117,7 @@ def _run(options: Namespace) -> None:
     )
     from ilr.runs.trained_run import TrainedRun
 
-    run = TrainedRun.load(options.checkpoint, options.weights)
+    run = TrainedRun.load(options.checkpoint, options.weights, options.device)
     plan = run.decoder.plan if options.schedule is None else run.decoder.plan_for(options.schedule)
     if options.corpus is None:
         text = own_text(run, options.split or "validation")

@@ -61,6 +61,8 @@ class TrainingParser(LightningArgumentParser):
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Say what is wrong, without the usage of five hundred options."""
+        if 'Linked "data.context"' in message:  # the library's words for an option that another one decides
+            message = "--data.context is that of the model: give --model.context"
         fail(message)
 
 
@@ -232,6 +234,8 @@ class TrainingCLI(LightningCLI):
         try:
             with naming_trainer():
                 trainer = super().instantiate_trainer(
+                    # Lightning would make one epoch of null where min_steps is given, which nobody asked for.
+                    min_epochs=cfg.trainer.min_epochs or 0,
                     logger=[logger, *own],
                     plugins=plugins,
                     default_root_dir=str(self.directory.path),

@@ -42,7 +42,7 @@ def comparison_table(
                 "delta": np.nan if is_baseline else result.difference[i],
                 "delta_low": np.nan if is_baseline else result.low[i],
                 "delta_high": np.nan if is_baseline else result.high[i],
-                "interval_covers": "" if is_baseline else _covers(result, i),
+                "interval_covers": "" if is_baseline else _covers(result, i, len(evaluation.weights)),
                 "bootstrap_low": np.nan if is_baseline else bootstrap[0][i],
                 "bootstrap_high": np.nan if is_baseline else bootstrap[1][i],
                 "p": result.p[i],
@@ -93,7 +93,9 @@ def _sd(scores: np.ndarray) -> float:
     return float(np.std(known, ddof=1)) if len(known) > 1 else np.nan
 
 
-def _covers(result: Effects, arm: int) -> str:
+def _covers(result: Effects, arm: int, num_documents: int) -> str:
+    if num_documents == 1:
+        return "" if np.isnan(result.p[arm]) else "seeds only"
     return "documents only" if np.isnan(result.p[arm]) else "seeds and documents"
 
 

@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ilr.data.corpora import Pieces, Source, combine
@@ -60,13 +61,14 @@ def content_hash(sources: Sequence[Source], cache: Path, *, joined: bool) -> str
     content = _read(sources, joined=joined)
     if [source.fingerprint() for source in sources] != fingerprints:
         return content  # something writes to them: not to be remembered for either state
+    partial = remembered.with_name(f"{remembered.name}.{os.getpid()}.partial")
     try:
         remembered.parent.mkdir(parents=True, exist_ok=True)
-        partial = remembered.with_name(f"{remembered.name}.{os.getpid()}.partial")
         partial.write_text(content, encoding="ascii")
         partial.replace(remembered)
     except OSError:
-        pass
+        with suppress(OSError):
+            partial.unlink()
     return content
 
 

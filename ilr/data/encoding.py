@@ -9,6 +9,7 @@ a text. All ids are decoded again and must give the text: no byte is lost withou
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,23 +43,23 @@ def encode_documents(
     tokenizer: Tokenizer,
     separator: int,
     place: Callable[[int], str] = "document {}".format,
-    advice: str = LOSSLESS,
 ) -> Iterator[Encoded | None]:
     """Token ids piece by piece, None after each document; equal to encoding each document in one go.
 
-    Works on batches of about half a megabyte, in parallel where `tokenizers` is. Raises InputError for the
-    first document that the ids do not give back, as `place` calls it by its number (from 1), with advice.
+    Works on batches of about half a megabyte, in parallel where `tokenizers` is. Raises `Misencoded` for
+    the first document that the ids do not give back, as `place` calls it by its number (from 1).
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     cut = cuts_safely(tokenizer)
-    known = _Known(tokenizer, separator, advice)
+    known = _Known(tokenizer, separator)
     number = 1
     for batch in _batches(safe_pieces(documents) if cut else whole_documents(documents)):
         rows = [None if piece is None else words(piece) if cut else [piece] for piece in batch]
         try:
             found = iter(known.ids([row for row in rows if row is not None]))
         except _Misencoded as error:
-            raise InputError(_located(error.wrong, rows, number, place)) from None
+            where, wrong = _located(error.wrong, rows, number, place)
+            raise Misencoded(f"{where}: {wrong.fact}", wrong.advice) from None
         for piece in batch:
             number += piece is None
             yield None if piece is None else (next(found), utf8_bytes(piece))
@@ -69,14 +70,33 @@ def encode_text(text: str, tokenizer: Tokenizer, separator: int, name: str) -> l
 
     Raises InputError, with `name` for what the text is, where the ids do not give it back.
     """
-    encoded = encode_documents(iter((text, None)), tokenizer, separator, lambda _: name, "")
-    return [token for piece in encoded if piece is not None for token in piece[0].tolist()]
+    encoded = encode_documents(iter((text, None)), tokenizer, separator, lambda _: name)
+    try:
+        return [token for piece in encoded if piece is not None for token in piece[0].tolist()]
+    except Misencoded as error:
+        raise InputError(error.fact) from None
+
+
+class Misencoded(InputError):
+    """Ids that do not give a text back: the fact, and what to do about it where a tokenizer can be chosen."""
+
+    def __init__(self, fact: str, advice: str) -> None:
+        super().__init__(fact + advice)
+        self.fact = fact
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    """What is wrong with the ids of a text, and what to do about it."""
+
+    fact: str
+    advice: str = ""
 
 
 class _Misencoded(Exception):
     """Texts whose ids are wrong, each with the reason."""
 
-    def __init__(self, wrong: dict[str, str]) -> None:
+    def __init__(self, wrong: dict[str, _Wrong]) -> None:
         super().__init__(wrong)
         self.wrong = wrong
 
@@ -84,8 +104,8 @@ class _Misencoded(Exception):
 class _Known:
     """The ids of texts that are encoded each alone; those of short ones are kept for the next time."""
 
-    def __init__(self, tokenizer: Tokenizer, separator: int, advice: str) -> None:
-        self._tokenizer, self._separator, self._advice = tokenizer, separator, advice
+    def __init__(self, tokenizer: Tokenizer, separator: int) -> None:
+        self._tokenizer, self._separator = tokenizer, separator
         self._known: dict[str, bytes] = {}
 
     def ids(self, rows: list[list[str]]) -> list[NDArray[np.uint32]]:
@@ -109,10 +129,9 @@ class _Known:
                 decoded = self._tokenizer.decode_batch(rows, skip_special_tokens=False)
         except TokenizerError as error:
             if len(texts) == 1:
-                raise _Misencoded(
-                    {texts[0]: f"the tokenizer cannot encode {_excerpt(texts[0])}: {error}"}
-                ) from None
-            wrong: dict[str, str] = {}
+                fact = f"the tokenizer cannot encode {_excerpt(texts[0])}: {error}"
+                raise _Misencoded({texts[0]: _Wrong(fact)}) from None
+            wrong: dict[str, _Wrong] = {}
             for text in texts:  # which one it was is to be said
                 try:
                     self._add([text])
@@ -122,13 +141,13 @@ class _Known:
                 raise _Misencoded(wrong) from None
             return
         wrong = {
-            text: _difference(text, back) + self._advice
+            text: _Wrong(_difference(text, back), LOSSLESS)
             for text, back in zip(texts, decoded, strict=True)
             if text != back
         }
         for text, ids in zip(texts, rows, strict=True):
             if self._separator in ids:
-                wrong[text] = (
+                wrong[text] = _Wrong(
                     f"the tokenizer turns {_excerpt(text)} into the separator's id {self._separator}; choose "
                     "another --data.separator_token"
                 )
@@ -152,14 +171,16 @@ def _batches(pieces: Iterable[str | None]) -> Iterator[list[str | None]]:
 
 
 def _located(
-    wrong: dict[str, str], rows: list[list[str] | None], number: int, place: Callable[[int], str]
-) -> str:
-    """The first of these texts in the order of the rows, of which the first belongs to document `number`."""
+    wrong: dict[str, _Wrong], rows: list[list[str] | None], number: int, place: Callable[[int], str]
+) -> tuple[str, _Wrong]:
+    """The place of the first of these texts in the order of the rows, of which the first belongs to document
+    `number`, and what is wrong with it.
+    """
     for row in rows:
         number += row is None
         for text in row or ():
             if text in wrong:
-                return f"{place(number)}: {wrong[text]}"
+                return place(number), wrong[text]
     raise AssertionError("a text that is in no row")
 
 
@@ -169,7 +190,7 @@ def _difference(text: str, decoded: str) -> str:
     begin = max(0, at - 10)
     return (
         "the tokenizer does not give the text back: "
-        f"{_excerpt(text[begin:])} became {_excerpt(decoded[begin:])} "
+        f"{_excerpt(text[begin:])} became {_excerpt(decoded[begin:])}"
     )
 
 

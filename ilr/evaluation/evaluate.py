@@ -1,14 +1,14 @@
 """One evaluation: a run, a plan, a text and a manner of scoring it, to its record."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from ilr.errors import InputError
 from ilr.evaluation.breakdown import frequencies, frequency_deciles, position_bins, position_losses
 from ilr.evaluation.measure import Sums, measure
 from ilr.evaluation.record import ALONE, Record
 from ilr.evaluation.sequences import Sequences
 from ilr.evaluation.subject import Text, logits_function, words_of
 from ilr.evaluation.windows import check_windows
+from ilr.model.device import usable_device
 from ilr.model.inference import evaluating
 from ilr.model.metrics import perplexity
 from ilr.model.plan import Plan
@@ -44,10 +44,7 @@ def evaluate(run: TrainedRun, plan: Plan, text: Text, manner: Manner) -> Record:
         sequences = Sequences.documents(stream, table, text.data.separator_id)
     else:
         sequences = Sequences.whole(stream, table)
-    try:
-        decoder = run.decoder.to(manner.device)
-    except (RuntimeError, AssertionError) as error:  # torch raises either for a device that is not there
-        raise InputError(f"--device {manner.device} cannot be used: {str(error).splitlines()[0]}") from None
+    decoder = run.decoder.to(usable_device(manner.device))
     same_tokens = max(1, text.data.eval_batch_size * decoder.config.context // manner.window)
     with evaluating(decoder), progress_bar("scoring", sequences.num_targets, " tokens") as bar:
         sums = measure(
@@ -91,6 +88,7 @@ def _record(
         tokens=info.tokens,
         bytes=num_bytes,
         words=num_words,
+        duplicates=asdict(manifest.duplicates[text.split]) if text.data is run.data else None,
         documents_alone=manner.documents_alone,
         trained_context=run.decoder.config.context,
         window=manner.window,

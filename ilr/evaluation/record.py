@@ -20,7 +20,9 @@ ALONE = "doc_"
 @dataclass(frozen=True)
 class Record:
     """Everything that was evaluated, how, and what came out. ``figures``: by the names of `TITLES`, with
-    `ALONE` before them for documents alone. ``loss_by_position[p]``: of tokens predicted from p + 1 tokens.
+    `ALONE` before them for documents alone. ``duplicates``: documents of the split that also stand in train,
+    with their tokens and bytes; None for a text other than the run's. ``loss_by_position[p]``: of tokens
+    predicted from p + 1 tokens.
     """
 
     checkpoint: str
@@ -40,6 +42,7 @@ class Record:
     tokens: int
     bytes: int
     words: int
+    duplicates: dict[str, int] | None
     documents_alone: bool
     trained_context: int
     window: int
@@ -85,6 +88,7 @@ class Record:
             "schedule": f"{self.schedule} ({under}: {self.trained_schedule})",
             "text": f"{self.split} of {', '.join(self.corpus)}: {self.documents:,} documents, "
             f"{self.tokens:,} tokens, {self.bytes:,} bytes, {self.words:,} words{self._part()}",
+            **self._leaked(),
             "prepared": f"original text, {cut}, {self.separator_token} after each",
             "hashes": f"corpus {self.corpus_hash[:12]}, split {self.split_hash[:12]}, "
             f"tokenizer {self.tokenizer_hash[:12]}",
@@ -96,6 +100,15 @@ class Record:
         return (
             "" if self.share_of_split == 1 else f"; the first {100 * self.share_of_split:.3g} % of the split"
         )
+
+    def _leaked(self) -> dict[str, str]:
+        if self.duplicates is None or not self.duplicates["documents"]:
+            return {}
+        share = self.duplicates["tokens"] / self.tokens
+        return {
+            "duplicates": f"{self.duplicates['documents']:,} of these documents ({share:.1%} of the tokens) also "
+            "stand in train"
+        }
 
     def _windows(self) -> str:
         beyond = f", beyond the trained context of {self.trained_context}"

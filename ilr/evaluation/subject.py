@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ilr.data import TextData
 from ilr.data.cache import cache_directory
+from ilr.data.encoding import Misencoded
 from ilr.data.seen import seen_in_training
 from ilr.errors import InputError
 from ilr.model.decoder import Decoder
@@ -90,7 +91,12 @@ def other_text(
     if split is None:
         settings |= {"splits": (1.0, 0.0, 0.0), "max_documents": None, "max_train_tokens": None}
     data = TextData(**settings)
-    data.setup()
+    try:
+        data.setup()
+    except Misencoded as error:  # no other tokenizer can be chosen for these weights
+        raise InputError(
+            f"{error.fact}; --corpus must be text that the run's tokenizer ({run.tokenizer_path}) gives back"
+        ) from None
     name = re.sub(r"[^\w.+-]", "_", "+".join(Path(one).stem for one in corpus))
     if split is not None:
         name += f"-{split}"

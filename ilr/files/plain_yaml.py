@@ -1,9 +1,13 @@
-"""YAML as plain data, read as the training commands read it: numbers and texts, lists, mappings with text as keys."""
+"""YAML as plain data, read as the training commands read it: numbers and texts, lists, mappings with text as keys.
+
+The arguments of a class (`init_args`, `dict_kwargs`) are the class's own: their mappings may have numbers as keys.
+"""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import yaml
@@ -19,6 +23,9 @@ except ImportError:  # a PyYAML built without libyaml: the same, slower
 
 LARGEST = 2**24
 """Bytes of a YAML file."""
+
+OF_A_CLASS = ("init_args", "dict_kwargs")
+"""Keys under which the arguments of a class stand."""
 
 MOST_NODES = 2**20
 """Values of a file once every alias stands for what it repeats."""
@@ -149,15 +156,15 @@ class _Open:
             self.keys.add(event.value)
 
 
-def _check_plain(value: Any, where: object) -> None:
+def _check_plain(value: Any, where: object, keys: type | UnionType = str) -> None:
     if isinstance(value, dict):
         for key, entry in value.items():
-            if not isinstance(key, str):
+            if not isinstance(key, keys):
                 raise InputError(f"{where}: the key {key!r} is {_name(key)}, allowed: text")
-            _check_plain(entry, where)
+            _check_plain(entry, where, str | int if key in OF_A_CLASS else keys)
     elif isinstance(value, list):
         for entry in value:
-            _check_plain(entry, where)
+            _check_plain(entry, where, keys)
     elif not isinstance(value, str | int | float | None):
         raise InputError(f"{where} holds {_name(value)}, allowed: numbers, texts, lists and mappings")
     elif isinstance(value, str) and not value.isprintable():

@@ -5,6 +5,6 @@ layers run, in what order, how often), `schedules` (those of the field by name),
 `anchors` (unrepeated models of equal cost), `memory` (what the machine must hold). With torch: `positions`,
 `cache` (one slot per visit), `layers`, `metrics` (the one definition of NLL), `loss` (the head's NLL in chunks),
 `initialise` (each weight from its own generator), `decoder` (embed, run any visits, predict), `compilation`
-(compiled or not, activations kept or not), `inference` (measuring without leaving a trace), `weights` and `llama`
-(weights from elsewhere), `fsdp` (sharded weights).
+(compiled or not, activations kept or not), `device` (tried by its name), `inference` (measuring without leaving a
+trace), `weights` and `llama` (weights from elsewhere), `fsdp` (sharded weights).
 """

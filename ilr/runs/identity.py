@@ -120,8 +120,11 @@ def digest(same: Mapping[str, Any]) -> str:
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterable[str]:
     """Where two identities differ, in words."""
     for name in sorted(ours.keys() | theirs.keys()):
-        if ours.get(name) != theirs.get(name):
-            yield f"{name} is {theirs.get(name)} there and {ours.get(name)} here"
+        here, there = ours.get(name), theirs.get(name)
+        if isinstance(here, Mapping) and isinstance(there, Mapping):
+            yield from (f"{name}.{one}" for one in differences(here, there))
+        elif here != there:
+            yield f"{name} is {there} there and {here} here"
 
 
 def same_number(name: str, ours: Any, theirs: Any, options: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from ilr.errors import InputError
 from ilr.files.plain_yaml import read_mapping
 from ilr.files.readers import validated
 from ilr.model.decoder import Decoder
+from ilr.model.device import usable_device
 from ilr.runs.directory import RunDirectory
 from ilr.runs.loading import chosen_checkpoint, decoder_of
 from ilr.runs.option_schema import check_options
@@ -39,14 +40,9 @@ class TrainedRun:
     @classmethod
     def load(cls, path: str | Path, weights: str = "best", device: str = "cpu") -> "TrainedRun":
         """A checkpoint file, or a run directory's ``best`` or ``last``; `InputError` for another path."""
+        place = usable_device(device)
         file, checkpoint = chosen_checkpoint(path, weights)
-        decoder = decoder_of(file, checkpoint)
-        try:
-            decoder = decoder.to(device)
-            if decoder.embedding.weight.is_meta:
-                raise RuntimeError("it holds no numbers")
-        except (AssertionError, RuntimeError) as error:  # what torch raises differs from device to device
-            raise InputError(f"the device {device!r} cannot be used: {error}") from None
+        decoder = decoder_of(file, checkpoint).to(place)
         return cls(
             checkpoint=file,
             step=checkpoint["global_step"],

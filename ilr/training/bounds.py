@@ -13,7 +13,7 @@ from ilr.model.plan import Plan
 
 def check_seeds(cfg: Any) -> None:
     """Raise `InputError` for a seed that some generator does not accept."""
-    if cfg.seed_everything is not None and not isinstance(cfg.seed_everything, bool):
+    if cfg.seed_everything is not True:  # true: one is drawn
         check_seed("--seed_everything", cfg.seed_everything)
     for section, name in (("model", "init_seed"), ("model", "dropout_seed"), ("data", "seed")):
         if cfg[section][name] is not None:

@@ -267,7 +267,7 @@ def test_the_command_s_figures_follow_from_time_and_cost(capfd: pytest.CaptureFi
         (["--schedules", "[1,1]", "--batch_size", "8", "0"], "--batch_size must be a whole number"),
         (["--schedules", "[1,1]", "--samples", "0"], "--samples must be a whole number of at least 1, got 0"),
         (["--schedules", "[1,1]", "--samples", "x"], "samples"),
-        (["--schedules", "[1,1]", "--device", "abacus"], "--device must be auto, cpu"),
+        (["--schedules", "[1,1]", "--device", "abacus"], "--device 'abacus' cannot be used"),
         (["--schedules", "[1,1]", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (["--schedules", "[1,1]", "--fast"], "--fast"),
     ],

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tokenizer_cases import PLAIN, byte_level
 
 from ilr.cli import main as ilr
 from ilr.commands import evaluate as command
@@ -251,7 +252,7 @@ def test_a_text_that_was_changed_or_trained_on_is_remarked_on(
         (["RUN", "--split", "train"], "invalid choice: 'train'"),
         (["RUN", "--window", "x"], "window"),
         (["RUN", "--schedule", "3"], "schedule"),
-        (["RUN", "--device", "nowhere"], "--device nowhere cannot be used"),
+        (["RUN", "--device", "nowhere"], "--device 'nowhere' cannot be used"),
         (["RUN", "--windows", "8"], "--windows"),
     ],
 )
@@ -275,3 +276,57 @@ def test_help_and_refusals_load_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_documents_that_stand_in_train_are_counted_in_the_json_as_in_the_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Right numbers, point 9: the figure was on standard error alone."""
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"text": f"row {n % 7}."}) + "\n" for n in range(70))
+    )
+    options = {
+        "run_dir": tmp_path / "run",
+        "data.corpus": tmp_path / "rows.jsonl",
+        "data.cache_dir": tmp_path / "cache",
+        "data.vocab_size": 280,
+        **{"model.context": 8, "model.width": 16, "model.num_heads": 2, "model.num_layers": 1},
+        **{"model.schedule": "[1]", "trainer.max_steps": 1, "trainer.accelerator": "cpu"},
+        "trainer.enable_progress_bar": "false",
+    }
+    assert ilr(["fit", *(f"--{name}={value}" for name, value in options.items())]) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    for split in ("validation", "test"):
+        found = evaluated(capsys, tmp_path / "run", "--split", split)
+        assert found["duplicates"] == summary["duplicates"][split]
+        assert found["duplicates"]["documents"] == found["documents"] == 7
+    assert evaluated(capsys, tmp_path / "run", "--corpus", tmp_path / "rows.jsonl")["duplicates"] is None
+    assert command.main([str(tmp_path / "run")]) == 0
+    assert "7 of these documents (100.0% of the tokens) also stand in train" in capsys.readouterr().out
+
+
+def test_a_text_that_the_runs_tokenizer_loses_is_refused_without_advice_on_other_tokenizers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Right numbers, point 4: weights have one tokenizer, so that no other can be chosen for them."""
+    byte_level(alphabet=False, texts=[f"{one}\n" for one in PLAIN]).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "plain.txt").write_text("".join(f"{one}\n" for one in PLAIN) * 9)
+    (tmp_path / "odd.txt").write_text("你好世界\n" * 9, encoding="utf-8")
+    options = {
+        "run_dir": tmp_path / "run",
+        "data.corpus": tmp_path / "plain.txt",
+        "data.tokenizer": tmp_path / "tokenizer.json",
+        "data.cache_dir": tmp_path / "cache",
+        "data.document": "line",
+        **{"model.context": 8, "model.width": 16, "model.num_heads": 2, "model.num_layers": 1},
+        **{"model.schedule": "[1]", "trainer.max_steps": 1, "trainer.accelerator": "cpu"},
+        "trainer.enable_progress_bar": "false",
+    }
+    assert ilr(["fit", *(f"--{name}={value}" for name, value in options.items())]) == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        command.main([str(tmp_path / "run"), "--corpus", str(tmp_path / "odd.txt")])
+    said = capsys.readouterr().err
+    assert "does not give the text back" in said
+    assert "--corpus must be text that the run's tokenizer" in said
+    assert "give none" not in said
