@@ -196,6 +196,11 @@ class Checkpoints(StepCallback, Checkpoint):
         assert isinstance(module, LanguageModel)
         self.save(trainer, module.scores["val"].loss)
 
+    def on_fit_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        """Keep no more than the record names: a start that was killed while it pruned may have left some."""
+        if trainer.is_global_zero and self.record.last:
+            self._prune()
+
     def save(self, trainer: L.Trainer, val_loss: float | None = None) -> None:
         """Save the state after this step as the newest, and as the best where it is."""
         check_held(self.directory.path)

@@ -95,6 +95,18 @@ def test_a_finished_run_whose_documents_are_gone_can_be_finished_again(
     assert record_of(copy) == record_of(run)
 
 
+def test_a_checkpoint_that_a_killed_start_had_not_yet_removed_is_removed(
+    config: Path, run: Path, copy: Path
+) -> None:
+    """Records that lie, point 13: killed between the record of the last checkpoint and the removal of an older one."""
+    (newest, *_) = sorted((copy / "checkpoints").glob("*.ckpt"), reverse=True)
+    shutil.copy(newest, copy / "checkpoints" / "step-00000001.ckpt")
+    (copy / "summary.json").unlink()
+    assert fit(config, copy, "--resume", "auto") == 0
+    names = [sorted(path.name for path in (each / "checkpoints").iterdir()) for each in (run, copy)]
+    assert names[0] == names[1]
+
+
 def test_the_speed_after_a_resume_counts_only_tokens_that_were_timed(config: Path, tmp_path: Path) -> None:
     """Records that lie, point 13: ten steps logged as one interval, resumed at the ninth."""
     options = ("--log_every", "10", "--save_every", "3", "--val_every", "9")

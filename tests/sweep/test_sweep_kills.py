@@ -34,13 +34,14 @@ def train(path: Path, *options: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_a_local_sweep_trains_skips_and_isolates_a_failing_arm(tmp_path: Path) -> None:
-    arms = [[1, 1], {"schedule": [2, 1], "set": {"data.corpus": "nowhere.txt"}}, [1, 2]]
+    (tmp_path / "tiny.txt").write_text("word\n")  # what is wrong with it shows when it is prepared
+    arms = [[1, 1], {"schedule": [2, 1], "set": {"data.corpus": str(tmp_path / "tiny.txt")}}, [1, 2]]
     path = write_sweep(tmp_path, arms=arms)
     first = train(path, "--engine", "local")
     assert first.returncode == 1, first.stderr
     sweep = sweep_of(tmp_path, arms=arms)
     assert [state_of(sweep, run) for run in sweep.runs] == ["finished", "failed", "finished"]
-    assert "nowhere.txt" in first.stdout
+    assert "too few for the splits" in first.stdout
     again = train(path, "--engine", "local")
     assert "3 runs, 2 done, 1 to do" in again.stdout
 
