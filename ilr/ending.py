@@ -35,7 +35,8 @@ def in_one_line(main: Callable[Arguments, int]) -> Callable[Arguments, int]:
                 if (failure := _failure_of_output()) is not None:
                     raise failure
         except BrokenPipeError as error:
-            if not _has_no_reader(sys.stdout):
+            # A library that prints may have met it first, and put another stream in the place of the output.
+            if not isinstance(_failure_of_output(), BrokenPipeError) and not _has_no_reader(sys.stdout):
                 return _ends_with(_said(error))
             _drop(sys.stdout)
             return NO_READER

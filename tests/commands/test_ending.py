@@ -221,3 +221,26 @@ def test_a_name_that_an_error_has_is_kept(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught, naming(tmp_path / "outer"):
         (tmp_path / "inner").read_text()
     assert caught.value.filename == str(tmp_path / "inner")
+
+
+def test_a_reader_that_has_gone_is_known_though_rich_has_replaced_the_output() -> None:
+    """Bad input, point 22: `ilr compare | head` ended with status 2: rich puts /dev/null in place."""
+    program = (
+        "from ilr.ending import in_one_line\n"
+        "@in_one_line\n"
+        "def main():\n"
+        "    from rich.console import Console\n"
+        "    console = Console(width=80)\n"
+        "    for number in range(20000): console.print('a line of a table')\n"
+        "    return 0\n"
+        "raise SystemExit(main())\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (process.wait(), said) == (NO_READER, b"")
