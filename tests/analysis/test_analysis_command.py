@@ -278,7 +278,7 @@ def test_without_a_prompt_a_document_begins(
         (["--batch_size", "0"], "--batch_size must be a whole number of at least 1, got 0"),
         (["--compile", "--cache", "false"], "--compile is for the pass with the cache"),
         (["--num-samples", "0"], "--num_samples must be a whole number of at least 1, got 0"),
-        (["--device", "warp"], "the device 'warp' cannot be used"),
+        (["--device", "warp"], "--device 'warp' cannot be used"),
     ],
 )
 def test_wrong_use_of_generate_ends_in_one_line(
