@@ -109,9 +109,11 @@ def test_prepared_data_are_read_whole_once_in_a_process(
 ) -> None:
     """Right numbers, point 18: checking costs one reading a start."""
     ready(corpus, tmp_path / "cache")
-    ready(corpus, tmp_path / "cache")
-    monkeypatch.setattr("ilr.data.manifest.file_info", None)
-    ready(corpus, tmp_path / "cache")
+    first = ready(corpus, tmp_path / "cache")
+    hashed: list[object] = []
+    monkeypatch.setattr("ilr.data.manifest.file_info", lambda *arguments: hashed.append(arguments))
+    assert ready(corpus, tmp_path / "cache").manifest == first.manifest
+    assert hashed == []
 
 
 @pytest.mark.parametrize("damage", ["truncated stream", "missing table", "edited manifest", "no manifest"])

@@ -164,7 +164,8 @@ def test_the_optimisers_numbers_are_bounded(options: dict[str, Any], words: str)
 def test_the_optimisers_numbers_at_the_edge_are_taken() -> None:
     """Bad input, point 21: nothing that torch can use is refused."""
     check_optimisation(3e38, 0.0, 0, 1.0, 0, 0.0, 0.0, (0.0, 0.0), 0.0)
-    LanguageModel(schedule=[1] * 4, init_seed=2**32 - 1, dropout_seed=0)
+    module = LanguageModel(schedule=[1] * 4, init_seed=2**32 - 1, dropout_seed=0)
+    assert (module.init_seed, module.dropout_seed) == (2**32 - 1, 0)
 
 
 TRAINER = {
